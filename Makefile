@@ -1,0 +1,291 @@
+# make [all]        programs and library into build/        make demo          three engines share one cache; needs nothing set up
+# make check        everything CI runs, basic to complex     make check-one T=test_shm_ring
+# make check-asan   tests under ASan, UBSan and LSan         make check-tsan    tests/stress under TSan
+# make check-header cnre.h as C11 and C++11, every header alone          make check-install DESTDIR tree and a consumer
+# make lint         layers, atomics, names, README, man pages            make fuzz [FUZZ_SECONDS=60] [F=fuzz_safetensors]
+# make bench [B=hitpath]  numbers, never pass or fail        make setup         Debian packages that check needs
+# make install | uninstall [DESTDIR= prefix= libdir= …]      make dist | clean | help
+# V=1 shows commands, WERROR=1 makes warnings errors, BUILD=DIR builds elsewhere
+VERSION = 0.1.0
+SOVERSION = 0
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+CFLAGS ?= -O2 -g
+PKG_CONFIG ?= pkg-config
+INSTALL ?= install
+BUILD ?= build
+prefix ?= /usr
+bindir ?= $(prefix)/bin
+sbindir ?= $(prefix)/sbin
+libdir ?= $(prefix)/lib
+includedir ?= $(prefix)/include
+mandir ?= $(prefix)/share/man
+docdir ?= $(prefix)/share/doc/cnre
+sysconfdir ?= /etc
+pkgconfigdir ?= $(libdir)/pkgconfig
+sysusersdir ?= /usr/lib/sysusers.d
+tmpfilesdir ?= /usr/lib/tmpfiles.d
+# Units: empty installs them where pkg-config knows systemd (else says so), yes installs them anyway, no does not.
+WITH_SYSTEMD ?=
+# Asked lazily: on a fresh machine this file is read before pkg-config is there.
+unitdir ?= $(or $(shell $(PKG_CONFIG) --variable=systemdsystemunitdir systemd 2>/dev/null),/lib/systemd/system)
+
+out := $(BUILD)
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2);)
+
+# Sanitizer builds have folders of their own, never derived from BUILD: a BUILD= on the command line would win and mix
+# objects. The sub-make names its BUILD on its own command line, which wins over the inherited one.
+asan_build := build/asan
+tsan_build := build/tsan
+fuzz_build := build/fuzz
+asan_flags := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+tsan_flags := -O1 -g -fsanitize=thread
+fuzz_flags := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+
+cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra -Wshadow -Wstrict-prototypes \
+	-Wmissing-prototypes -Wvla -MMD -MP -DCNRE_VERSION='"$(VERSION)"'
+
+# ---- sources, by folder ----
+base_sources := check.c size.c log.c message.c file.c fingerprint.c
+shm_sources := futex.c ring.c access_log.c segment.c wire.c counters.c
+policy_sources := policy.c lru.c
+model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c
+manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
+	directory.c residency.c queue.c session.c channel.c conversation.c control.c report.c match.c reservation.c peer.c \
+	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c state.c notify.c path.c check.c serve.c
+client_sources := attach.c options.c endpoint.c session.c connection.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
+	acquire.c admission.c batch.c prefetch.c stats.c unsupported.c
+ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
+	set.c reset.c
+gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
+engine_sources := main.c options.c tokens.c message.c config.c shard.c weights.c kernel.c kernel_plain.c kernel_avx2.c \
+	kernel_avx512.c quantised.c pool.c matmul.c vector.c attention.c router.c expert.c expert_table.c forward.c lru.c \
+	reader.c cache_private.c cache_mmap.c cache_cnre.c report.c
+
+# The kernels promise the same bits whatever the CPU: no multiplication and addition may be fused behind their back.
+kernel_plain_cflags := -ffp-contract=off
+kernel_avx2_cflags := -ffp-contract=off
+kernel_avx512_cflags := -ffp-contract=off
+
+objects = $(patsubst %.c,$(out)/obj/$(1)/%.o,$($(2)_sources))
+base_objects := $(call objects,base,base)
+shm_objects := $(call objects,shm,shm)
+policy_objects := $(call objects,policy,policy)
+model_objects := $(call objects,model,model)
+manager_objects := $(call objects,manager,manager)
+client_objects := $(call objects,client,client)
+ctl_objects := $(call objects,tools/ctl,ctl)
+gen_objects := $(call objects,tools/gen,gen)
+engine_objects := $(call objects,engine,engine)
+
+programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-gen cnre-olmoe)
+library := $(out)/libcnre.so.$(VERSION)
+
+all: $(programs) $(library) $(out)/cnre-counters.7
+
+# Changes when the compiler or its flags do, so that no object of other flags is linked in. -Werror changes no object.
+compile = $(CC) $(CPPFLAGS) $(CFLAGS) $(cnre_cflags)
+$(out)/flags: FORCE
+	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(compile))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(compile))' >$@
+
+$(out)/obj/%.o: %.c $(out)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(compile) $(if $(WERROR),-Werror) $($(notdir $*)_cflags) -c -o $@ $<
+
+# One archive a folder: a program or test names the folders it may use. main.o stays out: a test has its own main.
+define archive
+$(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
+	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
+endef
+$(foreach f,base shm policy model manager client engine ctl,$(eval $(call archive,$(f))))
+
+archives = $(foreach f,$(1),$(out)/lib$(f).a)
+manager_libs := -luring -ljansson -linih -lcrypto -lm
+client_libs := -lcrypto
+
+$(out)/cnre-managerd: $(manager_objects) $(call archives,model policy shm base)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(manager_libs)
+
+$(library): $(client_objects) $(call archives,shm base) client/libcnre.map
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -shared -Wl,-soname,libcnre.so.$(SOVERSION) \
+		-Wl,--version-script,client/libcnre.map -Wl,-z,defs -Wl,--no-undefined-version -o $@ \
+		$(client_objects) $(call archives,shm base) $(client_libs)
+	@ln -sf $(notdir $@) $(out)/libcnre.so.$(SOVERSION); ln -sf libcnre.so.$(SOVERSION) $(out)/libcnre.so
+
+$(out)/cnrectl: $(ctl_objects) $(call archives,shm base)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto
+
+$(out)/cnre-gen: $(gen_objects) $(call archives,base)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
+
+$(out)/cnre-olmoe: $(engine_objects) $(library)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(engine_objects) -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN' -ljansson -lm
+
+# ---- tests: tests/test_<folder>_<file>.c links the archives of its folder and below ----
+test_archives_base := base
+test_archives_shm := shm base
+test_archives_policy := policy base
+test_archives_model := model base
+test_archives_manager := manager model policy shm base
+test_archives_client := client shm base
+test_archives_engine := engine client shm base
+test_archives_system := client shm base
+test_archives_ctl := ctl shm base
+test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
+
+tests := $(notdir $(basename $(wildcard tests/test_*.c)))
+test_programs := $(addprefix $(out)/tests/,$(tests))
+# An archive, so that a test links what it uses of tests/support/ and not what the others need for it.
+support := $(out)/tests/libsupport.a
+$(support): $(patsubst tests/support/%.c,$(out)/obj/tests/support/%.o,$(wildcard tests/support/*.c))
+	@mkdir -p $(@D); rm -f $@
+	$(call say,AR,$@)ar rcs $@ $^
+
+folder_of = $(word 2,$(subst _, ,$(1)))
+define test_rule
+$(out)/tests/$(1): $(out)/obj/tests/$(1).o $(support) $(call archives,$(test_archives_$(call folder_of,$(1))))
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)$$(CC) $$(CFLAGS) $$(LDFLAGS) -pthread -o $$@ $$^ $$(test_libs)
+endef
+$(foreach t,$(tests),$(eval $(call test_rule,$(t))))
+
+# One test program by name: make check-one T=test_shm_ring
+check-one: $(out)/tests/$(T)
+	$<
+
+tests: $(test_programs)
+
+# ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
+stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
+fuzz_programs := $(patsubst tests/fuzz/%.c,$(out)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+every_archive := $(call archives,client manager model policy shm base)
+
+$(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(filter-out -lcriterion,$(test_libs))
+
+$(out)/fuzz/%: $(out)/obj/tests/fuzz/%.o $(every_archive)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(filter-out -lcriterion,$(test_libs))
+
+stress: $(stress_programs)
+fuzzers: $(fuzz_programs)
+build-asan:
+	+$(Q)$(MAKE) BUILD=$(asan_build) CFLAGS='$(asan_flags)' all tests
+build-tsan:
+	+$(Q)$(MAKE) BUILD=$(tsan_build) CFLAGS='$(tsan_flags)' stress
+build-fuzz:
+	+$(Q)$(MAKE) BUILD=$(fuzz_build) CC=clang CFLAGS='$(fuzz_flags)' fuzzers
+
+# ---- checks; tests/run.sh holds their order, prints a line each and the closing count ----
+run_tests = +@MAKE='$(MAKE)' BUILD='$(BUILD)' tests/run.sh
+FUZZ_SECONDS ?= 60
+
+check: setup
+	$(run_tests) check
+check-asan:
+	+@MAKE='$(MAKE)' BUILD=$(asan_build) tests/run.sh asan
+check-tsan:
+	+@MAKE='$(MAKE)' BUILD=$(tsan_build) tests/run.sh tsan
+fuzz:
+	+@MAKE='$(MAKE)' BUILD=$(fuzz_build) FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/run.sh fuzz $(F)
+lint: all
+	@BUILD='$(BUILD)' tests/lint/run.sh
+check-header:
+	@CC='$(CC)' tests/check-header.sh
+check-install: all
+	+@MAKE='$(MAKE)' BUILD='$(BUILD)' CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' VERSION='$(VERSION)' SOVERSION='$(SOVERSION)' tests/check-install.sh
+setup:
+	@tests/setup.sh check
+setup-build setup-demo:
+	@tests/setup.sh $(@:setup-%=%)
+
+# The sub-make begins after setup, so that its pkg-config calls find what setup installed.
+demo: setup-demo
+	+@$(MAKE) --no-print-directory all
+	@BUILD='$(BUILD)' tools/demo/demo.sh
+
+# The loader without the rest of the manager; tests/bench/loader.sh builds and runs it.
+bench-loader-bin: $(out)/bench-bin/bench_loader
+$(out)/bench-bin/bench_loader: $(out)/obj/tests/bench/bench_loader.o $(call archives,base) \
+		$(addprefix $(out)/obj/manager/,file.o loader.o loader_uring.o loader_pool.o)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) -luring
+
+# What a client sees: these use the library as an engine does, and the folders beside it for what to compare with.
+client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath)
+$(client_benches): $(out)/bench-bin/%: $(out)/obj/tests/bench/%.o $(library) $(call archives,model base)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN/..' \
+		$(call archives,model base) -ljansson -lcrypto -lm
+
+B ?= hitpath loader coldmiss resident sharing
+bench: all
+	@for name in $(B); do printf '== %s\n' $$name; BUILD='$(BUILD)' tests/bench/$$name.sh || exit 1; done
+
+# ---- documents ----
+$(out)/cnre-counters.7: doc/counters.awk shm/counters.def
+	@mkdir -p $(@D)
+	$(call say,MAN,$@)awk -f doc/counters.awk shm/counters.def >$@.new && mv $@.new $@
+
+# ---- install: writes below DESTDIR only; needs no root, runs no ldconfig and no systemctl ----
+man_pages := $(wildcard doc/man/*.[1-8])
+man_page_at = $(mandir)/man$(subst .,,$(suffix $(1)))/$(notdir $(1))
+installed_man := $(foreach m,$(man_pages) cnre-counters.7,$(call man_page_at,$(m)))
+have_systemd = $(if $(WITH_SYSTEMD),$(filter yes,$(WITH_SYSTEMD)),$(shell $(PKG_CONFIG) --exists systemd 2>/dev/null && echo yes))
+substitute = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@prefix@|$(prefix)|g' -e 's|@libdir@|$(libdir)|g' \
+	-e 's|@includedir@|$(includedir)|g' -e 's|@sbindir@|$(sbindir)|g' -e 's|@sysconfdir@|$(sysconfdir)|g'
+at = $(DESTDIR)$(1)
+
+# What names a directory is made here and not at build time: the prefix may be another one by then.
+install: all client/cnre.pc.in
+	$(Q)$(INSTALL) -d -m 0755 $(call at,$(bindir)) $(call at,$(sbindir)) $(call at,$(libdir)) $(call at,$(pkgconfigdir)) \
+		$(call at,$(includedir)/cnre) $(call at,$(docdir)) $(sort $(dir $(addprefix $(DESTDIR),$(installed_man))))
+	$(Q)$(INSTALL) -m 0755 $(out)/cnre-managerd $(call at,$(sbindir))/
+	$(Q)$(INSTALL) -m 0755 $(filter-out %/cnre-managerd,$(programs)) $(call at,$(bindir))/
+	$(Q)$(INSTALL) -m 0644 $(library) $(call at,$(libdir))/
+	$(Q)ln -sf $(notdir $(library)) $(call at,$(libdir))/libcnre.so.$(SOVERSION)
+	$(Q)ln -sf libcnre.so.$(SOVERSION) $(call at,$(libdir))/libcnre.so
+	$(Q)$(INSTALL) -m 0644 client/cnre/cnre.h $(call at,$(includedir))/cnre/
+	$(Q)$(substitute) client/cnre.pc.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(pkgconfigdir)/cnre.pc)
+	$(Q)$(foreach m,$(man_pages) $(out)/cnre-counters.7,$(INSTALL) -m 0644 $(m) $(call at,$(call man_page_at,$(m))) &&) true
+	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md systemd/managerd.conf $(call at,$(docdir))/
+	$(Q)$(if $(have_systemd),$(MAKE) --no-print-directory install-units,echo 'no units installed: systemd not found by pkg-config (WITH_SYSTEMD=yes installs them anyway)')
+
+install-units: systemd/cnre-managerd.service.in systemd/cnre-managerd.socket.in
+	$(Q)$(INSTALL) -d -m 0755 $(call at,$(unitdir)) $(call at,$(sysusersdir)) $(call at,$(tmpfilesdir))
+	$(Q)for unit in cnre-managerd.service cnre-managerd.socket; do \
+		$(substitute) systemd/$$unit.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(unitdir))/$$unit || exit 1; done
+	$(Q)$(INSTALL) -m 0644 systemd/cnre.sysusers $(call at,$(sysusersdir))/cnre.conf
+	$(Q)$(INSTALL) -m 0644 systemd/cnre.tmpfiles $(call at,$(tmpfilesdir))/cnre.conf
+
+uninstall:
+	rm -f $(call at,$(sbindir))/cnre-managerd $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out %/cnre-managerd,$(programs)))) \
+		$(addprefix $(call at,$(libdir))/,$(notdir $(library)) libcnre.so.$(SOVERSION) libcnre.so) \
+		$(call at,$(includedir))/cnre/cnre.h $(call at,$(pkgconfigdir))/cnre.pc $(addprefix $(DESTDIR),$(installed_man)) \
+		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md managerd.conf) \
+		$(addprefix $(call at,$(unitdir))/,cnre-managerd.service cnre-managerd.socket) \
+		$(call at,$(sysusersdir))/cnre.conf $(call at,$(tmpfilesdir))/cnre.conf
+	-rmdir $(call at,$(includedir))/cnre $(call at,$(docdir)) 2>/dev/null
+
+dist_name := cnre-$(VERSION)
+dist:
+	$(Q)mkdir -p $(out)
+	$(Q)(git ls-files --cached --others --exclude-standard 2>/dev/null || find . -type f ! -path './build/*' ! -path './.git/*' | sed 's|^\./||') | \
+		tar -czf $(out)/$(dist_name).tar.gz --sort=name --owner=0 --group=0 --numeric-owner --transform='s|^|$(dist_name)/|' -T -
+	@echo $(out)/$(dist_name).tar.gz
+
+clean:
+	rm -rf $(out) $(asan_build) $(tsan_build) $(fuzz_build)
+
+help:
+	@sed -n '/^# make/,/^VERSION/s/^# //p' Makefile
+
+.SECONDARY:
+.PHONY: all clean check-one bench-loader-bin tests stress fuzzers build-asan build-tsan build-fuzz check check-asan check-tsan check-header \
+	check-install lint fuzz bench demo setup setup-build setup-demo install install-units uninstall dist help FORCE
+FORCE:
+-include $(shell find $(out)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,94 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Who may include what (README, "Where things are"): arrows go one way. Run in the root of a tree.
+set -u
+bad=0
+complain() { echo "$1" && bad=1; }
+
+# folder: the folders whose headers it may include, besides its own.
+allowed_for() # folder
+{
+	case $1 in
+	base) ;;
+	shm | policy | model | gpu | kvstore) echo base ;;
+	client) echo base shm cnre ;;
+	manager) echo base shm policy model gpu kvstore ;;
+	engine) echo cnre ;;
+	tools/ctl | tools/top | tools/inspect) echo base shm ;;
+	tools/sim) echo base policy model ;;
+	tools/gen) echo base ;;
+	*) echo none ;;
+	esac
+}
+
+check_file() # file folder
+{
+	local file=$1 folder=$2 header target
+	# "shm/ring.h" by quotes, and the public header by either form
+	while read -r header; do
+		case $header in
+		cnre/cnre.h | client/cnre/cnre.h) target=cnre ;;
+		*/*) target=${header%/*} ;;
+		*)
+			complain "$file: \"$header\" is not written from the root"
+			continue
+			;;
+		esac
+		[ "$target" = "$folder" ] && continue
+		case " $(allowed_for "$folder") " in
+		*" $target "*) ;;
+		*) complain "$file: $folder may not include $header" ;;
+		esac
+	done < <(sed -n -E 's/^[ \t]*#[ \t]*include[ \t]*"([^"]+)".*/\1/p; s/^[ \t]*#[ \t]*include[ \t]*<(cnre\/[^>]+)>.*/\1/p' "$file")
+}
+
+# A header that is not ours, the C library's or the kernel's stays in the files named here: a regular expression.
+third_party='liburing.h         manager/(loader_uring|bell|loop)\.c
+jansson.h          (manager|model|tools/ctl|tools/gen|engine)/[a-z_]+\.[ch]
+ini.h              manager/settings\.c
+openssl/[a-z]+.h   base/fingerprint\.c
+cuda.h             gpu/gpu_cuda\.c'
+
+check_third_party() # files...
+{
+	local header where file
+	while read -r header where; do
+		for file in $(grep -lE "^[ \t]*#[ \t]*include[ \t]*<$header>" "$@" /dev/null); do
+			[[ $file =~ ^$where$ ]] || complain "$file: <$header> belongs in $where only"
+		done
+	done <<<"$third_party"
+}
+
+files=()
+for folder in base shm policy model gpu kvstore client manager engine tools/*; do
+	for file in "$folder"/*.[ch]; do
+		[ -e "$file" ] || continue
+		files+=("$file")
+		check_file "$file" "$folder"
+	done
+done
+[ ${#files[@]} -gt 0 ] || [ -e client/cnre/cnre.h ] || complain 'no source files here'
+[ ${#files[@]} = 0 ] || check_third_party "${files[@]}"
+
+if [ -e client/cnre/cnre.h ]; then
+	others=$(grep -n '#[ \t]*include' client/cnre/cnre.h | grep -vE '<(stddef|stdint)\.h>')
+	[ -z "$others" ] || complain "client/cnre/cnre.h: includes more than <stddef.h> and <stdint.h>: $others"
+fi
+
+# The data plane never allocates, locks or logs.
+for file in shm/ring.[ch] shm/ledger.[ch] shm/access_log.[ch] shm/futex.[ch] shm/word.h; do
+	[ -e "$file" ] || continue
+	found=$(grep -nE '\b(malloc|calloc|realloc|free|pthread_[a-z_]+|cnre_log)[ \t]*\(' "$file")
+	[ -z "$found" ] || complain "$file: data plane allocates, locks or logs: $found"
+done
+
+# Below main nothing prints: errors are returned, and the top says them once. base/log.c is how the daemon speaks.
+for file in "${files[@]}"; do
+	case $file in
+	tools/* | engine/* | */main.c | base/log.c) continue ;;
+	manager/check.c) continue ;; # all that --check says
+	esac
+	found=$(grep -nE '\b(printf|vprintf|puts|putchar|perror)[ \t]*\(|\b(v?fprintf|fputs|fputc)[ \t]*\(.*\b(stdout|stderr)\b' "$file")
+	[ -z "$found" ] || complain "$file: prints below main: $found"
+done
+exit $bad

@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Manual pages: mandoc's errors fail, its warnings are shown; cnrectl's verbs and the manager's options all stand in
+# their pages. tests/lint/manuals.sh PAGE..., in the root of a tree.
+set -u
+command -v mandoc >/dev/null || { echo 'mandoc is not installed' && exit 77; }
+bad=0
+for page; do
+	found=$(mandoc -T lint -W style "$page" | grep -vE 'missing manual|referenced manual not found|outdated mandoc.db|Mdocdate|operating system explicitly')
+	[ -z "$found" ] || echo "$found"
+	! grep -qE ': (ERROR|UNSUPP|BADARG|SYSERR)' <<<"$found" || bad=1
+done
+
+has() # page macro name...
+{
+	local page=$1 macro=$2 name
+	shift 2
+	[ -e "$page" ] || return
+	for name; do
+		grep -qE "^\.It.* $macro $name( |\$)" "$page" || { echo "$page: nothing about $name" && bad=1; }
+	done
+}
+# shellcheck disable=SC2046 # words
+{
+	has doc/man/cnre-managerd.8 Fl $(sed -n 's/^SETTING("\([a-z-]*\)", \([A-Z]*\),.*/\2 -\1/p' manager/settings_table.h | sed -n '/^LATER/!s/^[A-Z]* //p')
+	has doc/man/cnrectl.1 Cm $(sed -n 's/^\t\.name = "\([a-z]*\)",$/\1/p' tools/ctl/*.c)
+}
+exit $bad
