@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages on the manager's socket (AF_UNIX, SOCK_SEQPACKET: one message, one packet). Fixed structs, host byte order:
+ * both ends are on one machine. Descriptors travel beside WELCOME, SEGMENTS and REPLY only, and from the manager only.
+ *
+ *   client                      manager
+ *   HELLO  ------------------->           attach: what model, how much at once
+ *          <------------------- WELCOME   status; on 0 the descriptors page, counters, catalog, directory, channel, ledger
+ *   SEGMENTS ----------------->           pool segments from number `first` on
+ *          <------------------- SEGMENTS  count, their descriptors
+ *   DETACH ------------------->           after the client has unmapped; ends the session
+ *          <------------------- DETACH    the manager has let go of everything
+ *   CONTROL ------------------>           one JSON object, e.g. {"verb":"status"} (cnrectl)
+ *          <------------------- REPLY     status; a sealed memfd with the JSON text
+ *
+ * A request that was not answered before the epoch changed may be sent again (R28). At most one message with
+ * descriptors is unread per client (R27): the manager answers the next request only when the last was sent.
+ */
+#ifndef CNRE_SHM_WIRE_H
+#define CNRE_SHM_WIRE_H
+
+#include "shm/layout.h"
+
+#define CNRE_WIRE_MAGIC 0x43524e45u
+#define CNRE_WIRE_FDS_MAX 128             /* descriptors in one message; the kernel's own bound is 253 */
+#define CNRE_WIRE_MODEL_MAX 4096
+#define CNRE_WIRE_CONTROL_MAX 16384       /* JSON text of a control request */
+#define CNRE_WIRE_MESSAGE_MAX 32768
+
+enum cnre_wire_type {
+	CNRE_WIRE_HELLO = 1,
+	CNRE_WIRE_WELCOME,
+	CNRE_WIRE_SEGMENTS,
+	CNRE_WIRE_DETACH,
+	CNRE_WIRE_CONTROL,
+	CNRE_WIRE_REPLY,
+};
+
+struct cnre_wire_header {
+	uint32_t magic;
+	uint16_t type;
+	uint16_t version;                 /* CNRE_LAYOUT_VERSION of the sender; a difference is answered with -EPROTO */
+	uint32_t id;                      /* chosen by the asker, returned in the answer */
+	uint32_t bytes;                   /* of the whole message */
+};
+_Static_assert(sizeof(struct cnre_wire_header) == 16, "is ABI");
+
+struct cnre_wire_hello {
+	struct cnre_wire_header header;
+	uint32_t flags;                   /* CNRE_NO_EXPERTS … of cnre.h */
+	uint32_t by_path;                 /* 1: identity, config and names are those of the client's own directory */
+	uint64_t reserve_bytes;
+	uint64_t private_bytes;
+	char name[CNRE_NAME_BYTES];
+	char view[CNRE_NAME_BYTES];       /* empty: bytes as in the checkpoint */
+	unsigned char identity[CNRE_IDENTITY_BYTES];
+	unsigned char config[CNRE_IDENTITY_BYTES];
+	unsigned char names[CNRE_IDENTITY_BYTES];
+	char model[CNRE_WIRE_MODEL_MAX];  /* path as given, or a served model's name */
+};
+
+/* Descriptors of a successful WELCOME, in this order. */
+enum { CNRE_FD_PAGE, CNRE_FD_COUNTERS, CNRE_FD_CATALOG, CNRE_FD_DIRECTORY, CNRE_FD_CHANNEL, CNRE_FD_LEDGER, CNRE_FD_COUNT };
+
+struct cnre_wire_welcome {
+	struct cnre_wire_header header;
+	int32_t status;                   /* 0 or -errno as cnre_attach returns it */
+	uint32_t session;
+	uint32_t epoch;
+	uint32_t reserve_slabs;           /* granted: objects leased or waited for at once */
+	uint64_t reserve_bytes;           /* the same in bytes of the largest class */
+	uint32_t manager_pid;
+	uint32_t reserved;
+	char message[256];                /* for people, when status is not 0 */
+};
+
+struct cnre_wire_segments {               /* both directions */
+	struct cnre_wire_header header;
+	int32_t status;
+	uint32_t first;                   /* asked: from this number on; answered: number of the first descriptor */
+	uint32_t count;                   /* answered: descriptors beside this message */
+	uint32_t total;                   /* answered: segments that exist now */
+};
+
+struct cnre_wire_detach {
+	struct cnre_wire_header header;
+};
+
+struct cnre_wire_control {
+	struct cnre_wire_header header;
+	char text[];                      /* not terminated: header.bytes says how long */
+};
+
+struct cnre_wire_reply {
+	struct cnre_wire_header header;
+	int32_t status;
+	uint32_t reserved;
+	uint64_t text_bytes;              /* of the memfd beside this message; on failure a message in `text` and no memfd */
+	char text[256];
+};
+
+/* Fills a header; message_bytes is the whole message. */
+void cnre_wire_fill(struct cnre_wire_header *header, enum cnre_wire_type type, uint32_t id, size_t message_bytes);
+
+/*
+ * cnre_wire_send - one message, with descriptors
+ *
+ * Never raises SIGPIPE; does not wait if the socket is non-blocking.
+ * Returns:  0, or -EINVAL (shorter than a header, longer than CNRE_WIRE_MESSAGE_MAX, too many descriptors), -EAGAIN (the peer does not read), -EPIPE, -ECONNRESET, …
+ */
+int cnre_wire_send(int socket, const void *message, size_t bytes, const int *fds, size_t fd_count);
+
+/*
+ * cnre_wire_receive - one message, with descriptors
+ *
+ * @buffer     CNRE_WIRE_MESSAGE_MAX bytes
+ * @fds        room for CNRE_WIRE_FDS_MAX; received ones are CLOEXEC; the caller owns them. NULL: none are expected, a
+ *             message that carries some is refused and not one of them is ever installed (ret_fd_count may be NULL too)
+ *
+ * Checks magic, version and that header.bytes is what arrived; what is behind the header is the caller's to check
+ * (cnre_wire_expect). Descriptors of a refused message are closed.
+ * Returns:  bytes of the message, 0 at end of file, or -EAGAIN, -EBADMSG, -EPROTO (another version), -ECONNRESET, …
+ */
+int cnre_wire_receive(int socket, void *buffer, int *fds, size_t *ret_fd_count);
+
+/* 0 if the message is of that type and at least that long, else -EBADMSG. */
+int cnre_wire_expect(const void *buffer, int received_bytes, enum cnre_wire_type type, size_t min_bytes);
+
+#endif
