@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.json through jansson, which stays in this file; see config.h. */
+#include "model/config.h"
+
+#include "base/file.h"
+#include "base/fingerprint.h"
+#include "base/message.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct model_config {
+	json_t *top, *nested; /* nested: text_config, borrowed, or NULL */
+};
+
+static int parse(struct model_config **ret_config, const char *text, size_t bytes, char *message)
+{
+	struct model_config *config = calloc(1, sizeof *config);
+	json_error_t error;
+
+	if (config == NULL)
+		return cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, -ENOMEM, "config.json: out of memory");
+	config->top = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+	if (config->top == NULL || !json_is_object(config->top)) {
+		(void)cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, 0, "config.json: line %d: %s",
+				   config->top == NULL ? error.line : 1,
+				   config->top == NULL ? error.text : "not an object");
+		(void)model_config_close(config);
+		return -EBADMSG;
+	}
+	config->nested = json_object_get(config->top, "text_config");
+	*ret_config = config;
+	return 0;
+}
+
+static int read_and_parse(struct model_config **ret_config, int fd, uint64_t bytes, char *message)
+{
+	char *text;
+	int64_t got;
+	int result;
+
+	if (bytes > CNRE_CONFIG_BYTES_MAX)
+		return cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, -E2BIG,
+				    "config.json: %llu bytes, more than the bound of %u", (unsigned long long)bytes,
+				    CNRE_CONFIG_BYTES_MAX);
+	text = malloc(bytes + 1);
+	if (text == NULL)
+		return cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, -ENOMEM, "config.json: out of memory");
+	got = cnre_file_read(fd, text, bytes, 0);
+	if (got < 0)
+		result = cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, (int)got, "config.json: %s",
+				      strerror((int)-got));
+	else
+		result = parse(ret_config, text, (size_t)got, message);
+	free(text);
+	return result;
+}
+
+int model_config_open(struct model_config **ret_config, int directory_fd, char message[MODEL_CONFIG_MESSAGE_BYTES])
+{
+	uint64_t bytes = 0;
+	int fd, result;
+
+	fd = cnre_file_open(directory_fd, "config.json", &bytes);
+	if (fd < 0)
+		return cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, fd,
+				    "config.json: %s: name the directory of a checkpoint", strerror(-fd));
+	result = read_and_parse(ret_config, fd, bytes, message);
+	(void)close(fd);
+	return result;
+}
+
+struct model_config *model_config_close(struct model_config *config)
+{
+	if (config == NULL)
+		return NULL;
+	json_decref(config->top);
+	free(config);
+	return NULL;
+}
+
+static json_t *look_up(const struct model_config *config, const char *key)
+{
+	json_t *value = json_object_get(config->top, key);
+
+	return value != NULL ? value : json_object_get(config->nested, key);
+}
+
+const char *model_config_text(const struct model_config *config, const char *key)
+{
+	return json_string_value(look_up(config, key));
+}
+
+int model_config_count(const struct model_config *config, const char *key, uint32_t max, uint32_t *ret_value,
+		       char message[MODEL_CONFIG_MESSAGE_BYTES])
+{
+	json_t *value = look_up(config, key);
+
+	if (!json_is_integer(value))
+		return cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, -EBADMSG, "config.json: %s is %s", key,
+				    value == NULL ? "missing" : "not a whole number");
+	if (json_integer_value(value) < 1 || json_integer_value(value) > (json_int_t)max)
+		return cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, -EBADMSG,
+				    "config.json: %s is %lld, not from 1 to %u", key,
+				    (long long)json_integer_value(value), max);
+	*ret_value = (uint32_t)json_integer_value(value);
+	return 0;
+}

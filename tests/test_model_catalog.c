@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoint directories as catalogs: both containers of OLMoE, mixed ones, and what is refused with which words. */
+#include "model/catalog.h"
+
+#include "cnre/cnre.h"
+#include "model/family.h"
+#include "model/objects.h"
+#include "tests/support/folder.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+_Static_assert((int)MODEL_BF16 == CNRE_BF16 && (int)MODEL_F16 == CNRE_F16 && (int)MODEL_F32 == CNRE_F32 &&
+	       (int)MODEL_U8 == CNRE_U8 && (int)MODEL_I8 == CNRE_I8 && (int)MODEL_F8_E4M3 == CNRE_F8_E4M3 &&
+	       (int)MODEL_F8_E8M0 == CNRE_F8_E8M0 && (int)MODEL_I64 == CNRE_I64, "numbered as in cnre.h");
+_Static_assert((int)MODEL_GATE == CNRE_GATE && (int)MODEL_UP == CNRE_UP && (int)MODEL_DOWN == CNRE_DOWN &&
+	       (int)MODEL_GATE_SCALE == CNRE_GATE_SCALE && (int)MODEL_UP_SCALE == CNRE_UP_SCALE &&
+	       (int)MODEL_DOWN_SCALE == CNRE_DOWN_SCALE && MODEL_ROLES == CNRE_ROLES, "numbered as in cnre.h");
+_Static_assert((int)MODEL_CAP_EXPERT_CACHE == CNRE_CAP_EXPERT_CACHE && (int)MODEL_CAP_DIRECT_IO == CNRE_CAP_DIRECT_IO,
+	       "numbered as in cnre.h");
+
+static struct folder folder;
+static char message[MODEL_MESSAGE_BYTES];
+
+static void make(void)
+{
+	folder_make(&folder);
+}
+
+static void clean(void)
+{
+	folder_remove(&folder);
+}
+
+TestSuite(model_catalog, .init = make, .fini = clean, .timeout = 60);
+
+/* ---- a header under construction: 2 layers, 2 experts, hidden 8, intermediate 4 ---- */
+
+#define CONFIG "{\"model_type\":\"olmoe\",\"hidden_size\":8,\"num_hidden_layers\":2,\"num_experts\":2,"                  \
+	"\"num_experts_per_tok\":1,\"intermediate_size\":4}"
+
+struct header {
+	char text[16384];
+	size_t used;
+	uint64_t data_bytes;
+};
+
+static void add(struct header *header, const char *name, const char *dtype, const char *shape, uint64_t bytes)
+{
+	header->used += (size_t)snprintf(header->text + header->used, sizeof header->text - header->used,
+					 "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
+					 header->used == 0 ? '{' : ',', name, dtype, shape,
+					 (unsigned long long)header->data_bytes,
+					 (unsigned long long)(header->data_bytes + bytes));
+	header->data_bytes += bytes;
+}
+
+static const char *expert_name(uint32_t layer, uint32_t expert, const char *last)
+{
+	static char name[128];
+
+	(void)snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s", layer, expert, last);
+	return name;
+}
+
+static void add_int8(struct header *header, uint32_t layer, uint32_t expert, const char *dtype)
+{
+	add(header, expert_name(layer, expert, "merged_weight"), dtype, "96", 96);
+	add(header, expert_name(layer, expert, "qs"), "F32", "16", 64);
+}
+
+static void add_plain(struct header *header, uint32_t layer, uint32_t expert, const char *dtype, uint64_t element)
+{
+	add(header, expert_name(layer, expert, "up_proj.weight"), dtype, "4,8", 32 * element);
+	add(header, expert_name(layer, expert, "down_proj.weight"), dtype, "8,4", 32 * element);
+	add(header, expert_name(layer, expert, "gate_proj.weight"), dtype, "4,8", 32 * element);
+}
+
+static void write_header(struct header *header, const char *name)
+{
+	(void)snprintf(header->text + header->used, sizeof header->text - header->used, "}");
+	folder_write_shard(&folder, name, header->text, header->data_bytes);
+	memset(header, 0, sizeof *header);
+}
+
+static void write_config(const char *text)
+{
+	folder_write(&folder, "config.json", text, strlen(text));
+}
+
+static struct model_catalog *opened(const char *directory)
+{
+	struct model_catalog *catalog = NULL;
+
+	cr_assert_eq(model_catalog_open(&catalog, directory, message), 0, "%s", message);
+	return catalog;
+}
+
+static void expect_refused(int error, const char *part)
+{
+	struct model_catalog *catalog = (struct model_catalog *)&catalog, *before = catalog;
+
+	cr_expect_eq(model_catalog_open(&catalog, folder.path, message), error, "%s", message);
+	cr_expect_eq(catalog, before, "output touched");
+	cr_expect(strstr(message, part) != NULL, "no \"%s\" in: %s", part, message);
+}
+
+static void write_int8_model(const char *dtype)
+{
+	struct header header = {.used = 0};
+	uint32_t i;
+
+	write_config(CONFIG);
+	add(&header, "lm_head.weight", "F32", "3", 12);
+	for (i = 0; i < 4; i++)
+		add_int8(&header, i / 2, i % 2, dtype);
+	write_header(&header, "model.safetensors");
+}
+
+/* ---- what is read ---- */
+
+/* Both dtypes hold two's complement bytes, so an engine is told int8 either way. */
+Test(model_catalog, merged_int8_is_cut_into_six_parts_whatever_it_is_stored_as)
+{
+	static const char *const dtypes[] = {"I8", "U8"};
+
+	for (size_t i = 0; i < 2; i++) {
+		struct model_catalog *catalog;
+		const struct model_shape *shape;
+		const struct model_object *object;
+
+		write_int8_model(dtypes[i]);
+		catalog = opened(folder.path);
+		cr_assert_eq(catalog->object_count, 4);
+		cr_assert_eq(catalog->shape_count, 1);
+		shape = &catalog->shape[0];
+		object = &catalog->object[3];
+		cr_expect_eq(shape->payload_bytes, 160);
+		cr_expect_eq(shape->part[MODEL_GATE].rows, 4);
+		cr_expect_eq(shape->part[MODEL_GATE].columns, 8);
+		cr_expect_eq(shape->part[MODEL_GATE].dtype, CNRE_I8);
+		cr_expect_eq(shape->part[MODEL_DOWN].rows, 8);
+		cr_expect_eq(shape->part[MODEL_DOWN].columns, 4);
+		cr_expect_eq(shape->part[MODEL_DOWN_SCALE].bytes, 32);
+		cr_expect_eq(shape->part[MODEL_DOWN_SCALE].dtype, CNRE_F32);
+		cr_expect_eq(shape->part[MODEL_DOWN_SCALE].block_rows, 1);
+		cr_expect_eq(shape->part[MODEL_DOWN_SCALE].block_columns, 0);
+		cr_expect_eq(object->piece[MODEL_UP].file_off, object->piece[MODEL_GATE].file_off + 32);
+		cr_expect_eq(object->piece[MODEL_UP_SCALE].file_off, object->piece[MODEL_GATE].file_off + 96 + 16);
+		cr_expect_eq(object->piece[MODEL_GATE].file_off, catalog->shard[0].data_off + 12 + 3 * 160);
+		(void)model_catalog_close(catalog);
+	}
+}
+
+Test(model_catalog, facts_of_the_checkpoint_are_there)
+{
+	struct model_catalog *catalog;
+
+	write_int8_model("I8");
+	catalog = opened(folder.path);
+	cr_expect_str_eq(catalog->family, "olmoe");
+	cr_expect_str_eq(catalog->name, strrchr(folder.path, '/') + 1);
+	cr_expect_eq(catalog->layer_count, 2);
+	cr_expect_eq(catalog->expert_count, 2);
+	cr_expect_eq(catalog->top_k, 1);
+	cr_expect_eq(catalog->shard_count, 1);
+	cr_expect_eq(catalog->fingerprint.shard_count, 1);
+	cr_expect_eq(catalog->payload_bytes_total, 640);
+	cr_expect_eq(catalog->slab_bytes_total, 4 * catalog->shape[0].slab_bytes);
+	cr_expect_eq(model_catalog_find(catalog, 1, 0), 2);
+	cr_expect_eq(model_catalog_find(catalog, 1, 2), -ENOENT);
+	cr_expect_eq(model_catalog_find(catalog, 2, 0), -ENOENT);
+	(void)model_catalog_close(catalog);
+}
+
+Test(model_catalog, plain_matrices_keep_their_dtype)
+{
+	static const struct {
+		const char *dtype;
+		uint64_t element;
+		int number;
+	} cases[] = {{"BF16", 2, CNRE_BF16}, {"F16", 2, CNRE_F16}, {"F32", 4, CNRE_F32}};
+
+	write_config(CONFIG);
+	for (size_t i = 0; i < 3; i++) {
+		struct header header = {.used = 0};
+		struct model_catalog *catalog;
+		uint32_t k;
+
+		for (k = 0; k < 4; k++)
+			add_plain(&header, k / 2, k % 2, cases[i].dtype, cases[i].element);
+		write_header(&header, "model.safetensors");
+		catalog = opened(folder.path);
+		cr_expect_eq(catalog->shape[0].part[MODEL_UP].dtype, cases[i].number);
+		cr_expect_eq(catalog->shape[0].payload_bytes, 96 * cases[i].element);
+		cr_expect_eq(catalog->shape[0].part[MODEL_GATE_SCALE].bytes, 0);
+		cr_expect_eq(catalog->object[0].piece[MODEL_UP].file_off, catalog->shard[0].data_off);
+		(void)model_catalog_close(catalog);
+	}
+}
+
+/* Sizing by the first expert alone makes a budget that the wide ones overrun. */
+Test(model_catalog, experts_of_several_sizes_are_each_counted_with_their_own)
+{
+	struct header header = {.used = 0};
+	struct model_catalog *catalog;
+
+	write_config(CONFIG);
+	add_int8(&header, 0, 0, "I8");
+	add_int8(&header, 0, 1, "I8");
+	add_plain(&header, 1, 0, "F32", 4);
+	add_plain(&header, 1, 1, "F32", 4);
+	write_header(&header, "model.safetensors");
+	catalog = opened(folder.path);
+	cr_expect_eq(catalog->shape_count, 2);
+	cr_expect_eq(catalog->payload_bytes_min, 160);
+	cr_expect_eq(catalog->payload_bytes_max, 384);
+	cr_expect_eq(catalog->payload_bytes_total, 2 * 160 + 2 * 384);
+	(void)model_catalog_close(catalog);
+}
+
+Test(model_catalog, a_layer_without_expert_tensors_is_dense)
+{
+	struct header header = {.used = 0};
+	struct model_catalog *catalog;
+
+	write_config(CONFIG);
+	add(&header, "model.layers.0.mlp.gate_proj.weight", "F32", "4,8", 128);
+	add_int8(&header, 1, 0, "I8");
+	add_int8(&header, 1, 1, "I8");
+	write_header(&header, "model.safetensors");
+	catalog = opened(folder.path);
+	cr_expect_eq(catalog->layer[0].expert_count, 0);
+	cr_expect_eq(catalog->layer[1].first_object, 0);
+	cr_expect_eq(model_catalog_find(catalog, 0, 0), -ENOENT);
+	cr_expect_eq(model_catalog_find(catalog, 1, 1), 1);
+	(void)model_catalog_close(catalog);
+}
+
+Test(model_catalog, parts_of_an_expert_may_lie_in_different_shards)
+{
+	struct header header = {.used = 0};
+	struct model_catalog *catalog;
+
+	write_config(CONFIG);
+	add_int8(&header, 0, 0, "I8");
+	add_int8(&header, 0, 1, "I8");
+	add_int8(&header, 1, 0, "I8");
+	add(&header, expert_name(1, 1, "merged_weight"), "I8", "96", 96);
+	write_header(&header, "model-1.safetensors");
+	add(&header, expert_name(1, 1, "qs"), "F32", "16", 64);
+	write_header(&header, "model-2.safetensors");
+	catalog = opened(folder.path);
+	cr_expect_eq(catalog->object[3].piece[MODEL_DOWN].shard, 0);
+	cr_expect_eq(catalog->object[3].piece[MODEL_GATE_SCALE].shard, 1);
+	(void)model_catalog_close(catalog);
+}
+
+/* ---- what is refused ---- */
+
+Test(model_catalog, a_missing_expert_tensor_is_named)
+{
+	struct header header = {.used = 0};
+
+	write_config(CONFIG);
+	add_int8(&header, 0, 0, "I8");
+	add(&header, expert_name(0, 1, "merged_weight"), "I8", "96", 96);
+	write_header(&header, "model.safetensors");
+	expect_refused(-EBADMSG, "model.layers.0.mlp.experts.1.qs is missing");
+}
+
+Test(model_catalog, an_expert_tensor_in_two_shards_is_a_duplicate)
+{
+	struct header header = {.used = 0};
+
+	write_int8_model("I8");
+	add(&header, expert_name(1, 0, "qs"), "F32", "16", 64);
+	write_header(&header, "zzz.safetensors");
+	expect_refused(-EBADMSG, "in model.safetensors too");
+}
+
+Test(model_catalog, tensors_of_the_wrong_form_are_refused_with_their_bytes)
+{
+	struct header header = {.used = 0};
+
+	write_config(CONFIG);
+	add(&header, expert_name(0, 0, "merged_weight"), "I8", "95", 95);
+	add(&header, expert_name(0, 0, "qs"), "F32", "16", 64);
+	write_header(&header, "model.safetensors");
+	expect_refused(-EBADMSG, "95 bytes");
+	expect_refused(-EBADMSG, "it needs 96");
+
+	add(&header, expert_name(0, 0, "merged_weight"), "BF16", "48", 96);
+	add(&header, expert_name(0, 0, "qs"), "F32", "16", 64);
+	write_header(&header, "model.safetensors");
+	expect_refused(-EBADMSG, "merged_weight");
+
+	add(&header, expert_name(0, 0, "gate_proj.weight"), "BF16", "8,4", 64); /* transposed */
+	add(&header, expert_name(0, 0, "up_proj.weight"), "BF16", "4,8", 64);
+	add(&header, expert_name(0, 0, "down_proj.weight"), "BF16", "8,4", 64);
+	write_header(&header, "model.safetensors");
+	expect_refused(-EBADMSG, "gate_proj");
+
+	add_int8(&header, 0, 0, "I8");
+	add_plain(&header, 0, 0, "BF16", 2);
+	write_header(&header, "model.safetensors");
+	expect_refused(-EBADMSG, "two formats");
+}
+
+Test(model_catalog, layers_and_experts_beyond_the_config_are_refused)
+{
+	struct header header = {.used = 0};
+
+	write_config(CONFIG);
+	add_int8(&header, 2, 0, "I8");
+	write_header(&header, "model.safetensors");
+	expect_refused(-EBADMSG, "num_hidden_layers 2");
+	add_int8(&header, 0, 2, "I8");
+	write_header(&header, "model.safetensors");
+	expect_refused(-EBADMSG, "num_experts 2");
+}
+
+/* "05" would be a second name for expert 5. */
+Test(model_catalog, numbers_with_leading_zeros_are_not_expert_names)
+{
+	struct header header = {.used = 0};
+
+	write_config(CONFIG);
+	add(&header, "model.layers.0.mlp.experts.01.qs", "F32", "16", 64);
+	add(&header, "model.layers.0.mlp.experts.1234567.qs", "F32", "16", 64);
+	add(&header, "model.layers.0.mlp.experts..qs", "F32", "16", 64);
+	write_header(&header, "model.safetensors");
+	expect_refused(-ENOTSUP, "no routed experts");
+}
+
+Test(model_catalog, truncated_shards_are_refused_by_name_and_missing_bytes)
+{
+	static const uint64_t short_by[] = {1, 4096, 6307840};
+
+	for (size_t i = 0; i < sizeof short_by / sizeof short_by[0]; i++) {
+		char expected[64];
+
+		write_config("{\"model_type\":\"olmoe\",\"hidden_size\":2048,\"num_hidden_layers\":1,\"num_experts\":1,"
+			     "\"num_experts_per_tok\":1,\"intermediate_size\":1024}");
+		folder_write_shard(&folder, "model-00001-of-00001.safetensors",
+				   "{\"model.layers.0.mlp.experts.0.merged_weight\":{\"dtype\":\"I8\",\"shape\":[6291456],"
+				   "\"data_offsets\":[0,6291456]},\"model.layers.0.mlp.experts.0.qs\":{\"dtype\":\"F32\","
+				   "\"shape\":[4096],\"data_offsets\":[6291456,6307840]}}",
+				   6307840 - short_by[i]);
+		(void)snprintf(expected, sizeof expected, "%llu bytes missing", (unsigned long long)short_by[i]);
+		expect_refused(-EBADMSG, expected);
+		cr_expect(strstr(message, "model-00001-of-00001.safetensors") != NULL, "%s", message);
+	}
+}
+
+Test(model_catalog, bad_configs_are_refused_by_key)
+{
+	static const struct {
+		const char *text;
+		int error;
+		const char *part;
+	} cases[] = {
+		{"{", -EBADMSG, "line 1"},
+		{"[1]", -EBADMSG, "not an object"},
+		{"{\"a\":1,\"a\":2}", -EBADMSG, "config.json"},
+		{"{}", -EBADMSG, "model_type"},
+		{"{\"model_type\":7}", -EBADMSG, "model_type"},
+		{"{\"model_type\":\"gpt\"}", -ENOTSUP, "known are: olmoe"},
+		{"{\"model_type\":\"olmoe\"}", -EBADMSG, "num_hidden_layers is missing"},
+		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":0}", -EBADMSG, "num_hidden_layers is 0"},
+		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1025}", -EBADMSG, "1 to 1024"},
+		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1.5}", -EBADMSG, "not a whole number"},
+		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1,\"num_experts\":2,\"num_experts_per_tok\":3}", -EBADMSG,
+		 "num_experts_per_tok is 3"},
+		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1024,\"num_experts\":4096,\"num_experts_per_tok\":3,"
+		 "\"hidden_size\":8,\"intermediate_size\":4}", -E2BIG, "1048576"},
+	};
+
+	write_int8_model("I8");
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		write_config(cases[i].text);
+		expect_refused(cases[i].error, cases[i].part);
+	}
+}
+
+Test(model_catalog, an_expert_larger_than_a_pool_segment_is_e2big)
+{
+	write_config("{\"model_type\":\"olmoe\",\"hidden_size\":32768,\"num_hidden_layers\":1,\"num_experts\":1,"
+		     "\"num_experts_per_tok\":1,\"intermediate_size\":16384}");
+	folder_write_shard(&folder, "model.safetensors",
+			   "{\"model.layers.0.mlp.experts.0.merged_weight\":{\"dtype\":\"I8\",\"shape\":[1610612736],"
+			   "\"data_offsets\":[0,1610612736]},\"model.layers.0.mlp.experts.0.qs\":{\"dtype\":\"F32\","
+			   "\"shape\":[65536],\"data_offsets\":[1610612736,1610874880]}}", 1610874880);
+	expect_refused(-E2BIG, "1610874880 bytes");
+}
+
+Test(model_catalog, what_is_not_there_is_enoent)
+{
+	struct model_catalog *catalog = NULL;
+	char path[256];
+
+	cr_expect_eq(model_catalog_open(&catalog, "/nonexistent/model", message), -ENOENT);
+	cr_expect(strstr(message, "/nonexistent/model") != NULL, "%s", message);
+	expect_refused(-ENOENT, "config.json");
+	write_int8_model("I8");
+	(void)unlink(folder_path(&folder, "model.safetensors", path, sizeof path));
+	expect_refused(-ENOENT, "safetensors");
+}
+
+/* ---- the table-driven part, with a family that no file has ---- */
+
+static const char *const made_up_names[] = {"l%L.gate_up", "l%L.down", "l%L.e%E.w", "l%L.e%E.s"};
+static const struct family_format made_up_formats[] = {
+	{"fused", 2, {{0, MODEL_DTYPE_OTHER, 2, FAMILY_STORED(MODEL_BF16),
+		       {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0},
+			{MODEL_UP, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0}}},
+		      {1, MODEL_DTYPE_OTHER, 1, FAMILY_STORED(MODEL_BF16),
+		       {{MODEL_DOWN, FAMILY_HIDDEN, FAMILY_INTERMEDIATE, 1, 0, 0}}}}},
+	{"int8", 1, {{2, MODEL_I8, 1, FAMILY_STORED(MODEL_U8), {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0}}}}},
+	{"int4", 2, {{2, MODEL_U8, 1, FAMILY_STORED(MODEL_U8), {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 2, 0, 0}}},
+		     {3, MODEL_F32, 1, FAMILY_STORED(MODEL_F32),
+		      {{MODEL_GATE_SCALE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 4, 1, 4}}}}},
+};
+static const struct family made_up = {.name = "made-up", .model_type = "made_up", .layers_key = "l", .experts_key = "e",
+				      .name_count = 4, .format_count = 3, .names = made_up_names,
+				      .formats = made_up_formats};
+
+/* Runs the collector on one header, without files. */
+static int collect(const char *header, uint64_t data_bytes, struct model_catalog *catalog)
+{
+	static struct model_shard shard = {.name = (char *)"s"};
+	const struct family_extents extents = {.layers = 2, .experts = 2, .top_k = 1, .hidden = 7, .intermediate = 4};
+	struct safetensors *file = NULL;
+	struct model_objects *objects = NULL;
+	int result;
+
+	memset(catalog, 0, sizeof *catalog);
+	message[0] = '\0';
+	cr_assert_eq(safetensors_parse(&file, strdup(header), strlen(header), data_bytes, "s", message), 0, "%s", message);
+	cr_assert_eq(model_objects_open(&objects, &made_up, &extents, message), 0);
+	catalog->shard = &shard;
+	catalog->shard_count = 1;
+	result = model_objects_add(objects, catalog, 0, file);
+	if (result == 0)
+		result = model_objects_finish(objects, catalog);
+	(void)model_objects_close(objects);
+	(void)safetensors_close(file);
+	return result;
+}
+
+static void drop(struct model_catalog *catalog)
+{
+	free(catalog->layer);
+	free(catalog->object);
+	free(catalog->shape);
+}
+
+Test(model_catalog, fused_tensors_are_given_as_slices_of_each_expert)
+{
+	struct model_catalog catalog;
+
+	cr_assert_eq(collect("{\"l1.gate_up\":{\"dtype\":\"BF16\",\"shape\":[2,8,7],\"data_offsets\":[0,224]},"
+			     "\"l1.down\":{\"dtype\":\"BF16\",\"shape\":[2,7,4],\"data_offsets\":[224,336]}}", 336, &catalog), 0,
+		     "%s", message);
+	cr_assert_eq(catalog.object_count, 2);
+	cr_expect_eq(catalog.object[1].piece[MODEL_GATE].file_off - catalog.object[0].piece[MODEL_GATE].file_off, 112);
+	cr_expect_eq(catalog.object[1].piece[MODEL_UP].file_off - catalog.object[1].piece[MODEL_GATE].file_off, 56);
+	cr_expect_eq(catalog.object[1].piece[MODEL_DOWN].file_off - catalog.object[0].piece[MODEL_DOWN].file_off, 56);
+	cr_expect_eq(catalog.shape[0].payload_bytes, 168);
+	drop(&catalog);
+}
+
+/* One name, two widths: an int8 row among int4 rows. Odd extents round up. */
+Test(model_catalog, formats_that_share_a_name_are_told_apart_by_bytes)
+{
+	struct model_catalog catalog;
+
+	cr_assert_eq(collect("{\"l0.e0.w\":{\"dtype\":\"U8\",\"shape\":[4,4],\"data_offsets\":[0,16]},"
+			     "\"l0.e0.s\":{\"dtype\":\"F32\",\"shape\":[4,2],\"data_offsets\":[16,48]},"
+			     "\"l0.e1.w\":{\"dtype\":\"U8\",\"shape\":[4,7],\"data_offsets\":[48,76]}}", 76, &catalog), 0,
+		     "%s", message);
+	cr_expect_eq(catalog.shape_count, 2);
+	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE].dtype, CNRE_U8);
+	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE].columns, 4);
+	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE_SCALE].columns, 2);
+	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE_SCALE].block_columns, 4);
+	cr_expect_eq(catalog.shape[catalog.object[1].shape].part[MODEL_GATE].dtype, CNRE_I8);
+	cr_expect_eq(catalog.payload_bytes_min, 28);
+	drop(&catalog);
+}
+
+/* ---- reference vectors ---- */
+
+static const char *vector(const char *name)
+{
+	static char path[4096];
+	const char *directory = getenv("CNRE_VECTORS");
+
+	(void)snprintf(path, sizeof path, "%s/%s", directory != NULL ? directory : "../shared/vectors", name);
+	if (access(path, R_OK) != 0)
+		cr_skip("no reference vectors at %s (set CNRE_VECTORS)", path);
+	return path;
+}
+
+Test(model_catalog, reference_vector_a_is_as_documented)
+{
+	struct model_catalog *catalog = opened(vector("olmoe-a"));
+
+	cr_expect_eq(catalog->layer_count, 4);
+	cr_expect_eq(catalog->object_count, 64);
+	cr_expect_eq(catalog->top_k, 4);
+	cr_expect_eq(catalog->shape_count, 1);
+	cr_expect_eq(catalog->payload_bytes_max, 3 * 64 * 64 + 4 * 3 * 64);
+	(void)model_catalog_close(catalog);
+}
+
+Test(model_catalog, reference_vector_b_splits_an_expert_over_shards)
+{
+	struct model_catalog *catalog = opened(vector("olmoe-b"));
+	int64_t split = model_catalog_find(catalog, 3, 23);
+
+	cr_expect_eq(catalog->object_count, 144);
+	cr_assert_geq(split, 0);
+	cr_expect_neq(catalog->object[split].piece[MODEL_GATE].shard, catalog->object[split].piece[MODEL_UP_SCALE].shard);
+	cr_expect_eq(catalog->object[split].piece[MODEL_GATE_SCALE].file_off, 8 + 11760);
+	(void)model_catalog_close(catalog);
+}
