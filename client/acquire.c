@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One expert: acquire, release, describe. A hit is two atomic read-modify-writes on private words (reservation with log
+ * position, cookie), one on the client's ledger, one seq_cst load of the state, and stores into the access log: no
+ * system call, no lock, no allocation.
+ */
+#include "base/clock.h"
+#include "client/access.h"
+#include "client/connection.h"
+#include "client/hot.h"
+#include "shm/access_log.h"
+#include "shm/ledger.h"
+#include "shm/word.h"
+
+/* Consecutive single acquires in one layer are one visit: only the first of them logs its beginning. */
+static uint32_t begins_visit(const struct cnre *client, uint32_t layer)
+{
+	/* [A1] relaxed: statistics; two threads that both see a change log two visits. */
+	return atomic_load_explicit(&client->last_layer, memory_order_relaxed) != layer;
+}
+
+static void log_visit(struct cnre *client, uint32_t layer, uint64_t position)
+{
+	/* [A2] relaxed: as [A1]. */
+	atomic_store_explicit(&client->last_layer, layer, memory_order_relaxed);
+	cnre_access_log_put(client->log, position, CNRE_LOG_VISIT, 1, layer);
+}
+
+struct acquire {
+	struct cnre *client;
+	struct cnre_access *access;
+	uint32_t layer;
+};
+
+static void post_again(void *context)
+{
+	struct acquire *acquire = context;
+	const struct cnre_entry *entry = &acquire->client->entry[acquire->access->object];
+
+	if (cnre_access_needs_post(entry, cnre_ledger_load_state(entry)))
+		cnre_post_one(acquire->client, CNRE_REQUEST_LOAD, acquire->layer, acquire->access->object);
+}
+
+/*
+ * The lease is given back, so what was only asked for as a demand would be dropped with it (R7): asked for as a
+ * prefetch it goes on, and a missed poll has started the load.
+ */
+static int give_up(struct acquire *acquire)
+{
+	const struct cnre_entry *entry = &acquire->client->entry[acquire->access->object];
+
+	if (cnre_word_state(cnre_ledger_load_state(entry)) == CNRE_STATE_ABSENT)
+		cnre_post_one(acquire->client, CNRE_REQUEST_PREFETCH, acquire->layer, acquire->access->object);
+	(void)cnre_lease_lower(acquire->client, acquire->access->object); /* it is up */
+	return -ETIMEDOUT;
+}
+
+static int acquire_missing(struct acquire *acquire, struct cnre_access_name name, int64_t timeout_ns, uint32_t word,
+			   struct cnre_expert *ret_expert)
+{
+	struct cnre *client = acquire->client;
+	int64_t start_ns = cnre_clock_now_ns();
+	int64_t deadline_ns = cnre_clock_deadline_ns(timeout_ns);
+	int r = cnre_access_judge(acquire->access, word); /* the first look, which remembers the generation */
+
+	cnre_access_add_misses(client, name.layer, 1);
+	if (r == 0 && timeout_ns != 0 && cnre_access_needs_post(&client->entry[acquire->access->object], word))
+		cnre_post_one(client, CNRE_REQUEST_LOAD, name.layer, acquire->access->object);
+	r = cnre_access_wait(client, acquire->access, deadline_ns, (struct cnre_access_repost){post_again, acquire});
+	cnre_access_add_wait(client, name.layer, start_ns);
+	if (r == -ETIMEDOUT)
+		return give_up(acquire);
+	if (r == -EPIPE)
+		return cnre_access_fail(client, name.layer, acquire->access, r);
+	if (r < 0) {
+		(void)cnre_access_settle(client, name.layer,
+					 acquire->access); /* a failed load has one miss and joins, too */
+		return cnre_access_fail(client, name.layer, acquire->access, r);
+	}
+	return cnre_access_take(client, acquire->access, name,
+				cnre_access_settle(client, name.layer, acquire->access) ? CNRE_JOINED : 0, ret_expert);
+}
+
+int cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns,
+		 struct cnre_expert *ret_expert)
+{
+	struct cnre_access access = {0};
+	struct cnre_access_name name = {.layer = layer, .expert = expert};
+	uint32_t word, visit;
+	int r = cnre_client_check(client);
+
+	if (r < 0)
+		return r;
+	if (ret_expert == NULL)
+		return -EINVAL;
+	r = cnre_client_find(client, layer, expert, &access.object);
+	if (r < 0)
+		return r;
+	visit = begins_visit(client, layer);
+	r = cnre_lease_raise(client, access.object, 1 + visit, &access.position);
+	if (r < 0)
+		return r;
+	word = cnre_ledger_load_state(&client->entry[access.object]);
+	if (visit)
+		log_visit(client, layer, access.position++);
+	if (cnre_word_state(word) == CNRE_STATE_READY) {
+		cnre_access_log_put(client->log, access.position, CNRE_LOG_ACCESS, 1, access.object);
+		return cnre_access_take(client, &access, name, CNRE_WAS_RESIDENT, ret_expert);
+	}
+	cnre_access_log_put(client->log, access.position, CNRE_LOG_ACCESS, 0, access.object);
+	return acquire_missing(&(struct acquire){client, &access, layer}, name, timeout_ns, word, ret_expert);
+}
+
+int cnre_release(struct cnre *client, struct cnre_expert *expert)
+{
+	uint32_t object;
+	int r = cnre_client_check(client);
+
+	if (r < 0)
+		return r;
+	if (expert == NULL)
+		return -EINVAL;
+	if (expert->lease == 0)
+		return 0;
+	r = cnre_lease_object(client, expert->lease, &object);
+	if (r < 0)
+		return r;
+	expert->lease = 0;
+	return cnre_lease_lower(client, object);
+}
+
+int cnre_describe(struct cnre *client, uint32_t layer, uint32_t expert, struct cnre_expert *ret_expert)
+{
+	uint32_t object;
+	int r = cnre_client_check(client);
+
+	if (r < 0)
+		return r;
+	if (ret_expert == NULL)
+		return -EINVAL;
+	r = cnre_client_find(client, layer, expert, &object);
+	if (r < 0)
+		return r;
+	cnre_view_fill(client, object, NULL, ret_expert);
+	ret_expert->lease = 0;
+	ret_expert->layer = layer;
+	ret_expert->expert = expert;
+	ret_expert->index = ret_expert->flags = 0;
+	return 0;
+}

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libcnre: expert weights of a mixture-of-experts model, resident once per host and shared by every engine process.
+ *
+ * Names, fields and meaning in this file are fixed. It is extended only at the end of sized structs and by new
+ * functions.
+ *
+ * ---- Read this before the first call ----
+ *
+ * Reservation   At attach a client declares how many bytes it may hold leased at once. It counts whole objects, the
+ *               same expert once however often it is leased. Within the reservation a demand always finds room:
+ *               pressure from other clients makes a call wait, never fail. Beyond it a single acquire is -ENOSPC at
+ *               once, and a batch waits for its turn.
+ * Leases        belong to the process: any thread may release what another acquired. Data is readable until the release
+ *               and never changes: aligned to 64 bytes at least, followed by 64 readable bytes, and (view NULL)
+ *               identical to the checkpoint's. Parts need not be adjacent. A lease never expires: a stopped process
+ *               keeps what it holds. A struct cnre_expert may be moved by value; releasing two copies of it is a bug,
+ *               which is -EINVAL as long as the library can tell. After the release the pointers are invalid although
+ *               reading them may seem to work: other bytes will be there.
+ * Deadlock      A thread that waits in a batch for its admission must hold no leases of its own that nobody else will
+ *               give back: it gives its batch back before it waits in another.
+ * Order         Floating-point sums depend on the order of terms, and arrival order depends on what other processes
+ *               left resident. So take a batch with cnre_batch_wait in an order of your own; with cnre_batch_next
+ *               keep every output and add in your own order afterwards. Choosing experts by residency (cnre_resident)
+ *               lets other processes change your output.
+ * Death         When this process ends, however it ends, all its leases end. When another client dies or is stopped,
+ *               nothing changes here. When the manager dies, hits go on and a miss is -EPIPE within a quarter of a
+ *               second: this version does not join a restarted manager by itself; detach and attach again.
+ * fork()        A child has no session: every call is -ECHILD there, cnre_detach frees private memory only, and a
+ *               leased pointer is not mapped (a read faults). The parent is not affected. The child may attach anew.
+ * Signals       No function may be called from a signal handler. Calls are not cancellation points, and a signal
+ *               does not end a wait: they are restarted.
+ * Threads       Every call may be made from any thread at any time, except cnre_detach, which must be the last
+ *               call on its client, and cnre_batch_end on its batch (as fclose is for a FILE).
+ * Versions      Library and manager must have the same layout version, else attach is -EPROTO. Sized structs carry
+ *               their size: a shorter one of an older program is filled as far as it goes.
+ * Not promised  A number of resident experts, a hit rate, which expert is evicted, the order of arrivals, or that a
+ *               prefetch is done.
+ *
+ * ---- Conventions ----
+ *
+ * Functions return 0 or a count on success and -Exxx on failure. Outputs are written on success only, with one
+ * exception: when one expert of a batch fails, its layer, expert and index are set and lease is 0. Timeouts are
+ * relative nanoseconds: 0 polls, -1 waits for ever.
+ *
+ *   -EINVAL        a bad argument: fix the program
+ *   -ENOENT        no such model, layer (a dense one has none) or expert
+ *   -ETIMEDOUT     the time given passed; a missed poll has started the load
+ *   -ENOSPC        more than the reservation, or no room to grant one
+ *   -ENOMEM        this process is out of memory
+ *   -EIO           unreadable on every replica
+ *   -EBADMSG       bytes fail their check: a digest differs, or a message or segment makes no sense
+ *   -EPIPE         the manager is gone for good: detach and attach again
+ *   -ECHILD        called in a forked child
+ *   -EACCES        the manager does not serve this user
+ *   -ENOTSUP       family, view or function that this manager or library does not have
+ *   -ENODEV        no such device
+ *   -ESTALE        the model in this directory is not what the manager serves; a dropped KV ancestor: match again
+ *   -EPROTO        another layout version: upgrade one side
+ *   -EBUSY         this process has the model attached already
+ *   -EAGAIN        full now: try again later
+ *   -ECONNREFUSED  no manager, and none could be started
+ */
+#ifndef CNRE_CNRE_H
+#define CNRE_CNRE_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cnre;            /* one per process and model; every call is thread-safe */
+struct cnre_batch;      /* one layer's selection */
+struct cnre_kv;         /* one namespace + identity */
+struct cnre_kv_chain;   /* a run of blocks from token 0 */
+
+/* ---- attach ---- */
+enum { CNRE_NO_AUTOSTART = 1u << 0, CNRE_WANT_VRAM = 1u << 1, CNRE_NO_EXPERTS = 1u << 2 };
+
+struct cnre_options {
+	size_t      size;            /* sizeof(struct cnre_options) */
+	const char *socket;          /* NULL: $CNRE_SOCKET, the system socket, the per-user one (started on demand); "none": fail at once */
+	const char *name;            /* shown in cnrectl; NULL: program name */
+	uint64_t    reserve_bytes;   /* most bytes leased at once; 0: (64 + top_k) largest experts, or 0 with CNRE_NO_EXPERTS */
+	int64_t     timeout_ns;      /* for attach; -1: for ever */
+	uint32_t    flags;
+	uint64_t    private_bytes;   /* what this process itself will use (dense weights, KV): a started manager leaves it free */
+	const char *view;            /* NULL: bytes as in the checkpoint; else a packing or sidecar the manager knows */
+};
+
+/*
+ * cnre_attach - join the manager that serves a model
+ *
+ * Finds a manager (see `socket` in struct cnre_options), compares the model with what it serves, gets a reservation and
+ * maps the pool read-only. The per-user manager is started when nobody listens there.
+ *
+ * @model    a checkpoint's directory (anything with a '/', or the name of a directory), or the name under which a
+ *           running manager serves it
+ * @options  NULL: all defaults, waiting for ever
+ *
+ * A directory is compared by its config.json and every shard's header: dense weights come from the engine's directory
+ * and experts from the manager's, and two revisions mixed would be silent garbage. A manager that is started takes its
+ * settings from $CNRE_RAM, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_POLICY, $CNRE_KV_RAM and $CNRE_KV_DIR; its program is
+ * $CNRE_MANAGERD, else the one installed with this library, else the one in $PATH. timeout_ns 0 waits two seconds at
+ * most for the answer of a manager.
+ *
+ * Returns:  0, or
+ *           -EINVAL        no model, a bad size, or options that this version does not know
+ *           -ENOENT        no such model
+ *           -EACCES        the manager is not for this user
+ *           -ENOTSUP       the family or the view is not supported
+ *           -ENOSPC        the reservation does not fit; the manager's log has the numbers
+ *           -ESTALE        the manager serves another revision of the model
+ *           -EPROTO        another layout version
+ *           -EBUSY         the model is attached already in this process
+ *           -EBADMSG       a shard or an answer makes no sense
+ *           -ETIMEDOUT     no answer in time
+ *           -ECONNREFUSED  no manager and none could be started ("none": always)
+ * Owns:     the client, until cnre_detach.
+ * Threads:  any; may allocate and read files.
+ * Since:    0.1
+ * Source:   client/attach.c, client/session.c
+ */
+int  cnre_attach(struct cnre **ret_client, const char *model, const struct cnre_options *options);
+
+/*
+ * cnre_detach - leave the manager
+ *
+ * The last call on a client. With leases out the mappings and the session stay until the process ends, so that the data
+ * stays readable; the model may be attached again meanwhile. NULL is fine. In a forked child it frees private memory.
+ *
+ * Threads:  none may be in another call of this client.
+ * Blocks:   one second at most for the manager's word.
+ * Since:    0.1
+ * Source:   client/attach.c
+ */
+void cnre_detach(struct cnre *client);
+
+struct cnre_model_info {
+	size_t size; char family[32]; unsigned char identity[32];
+	uint32_t layer_count, expert_count, top_k, object_count;
+	uint64_t expert_bytes_min, expert_bytes_max, total_bytes;
+	uint32_t capabilities;       /* CNRE_CAP_* */
+	uint64_t reserve_bytes;      /* granted to this client */
+	uint64_t pool_bytes;         /* RAM of the expert pool now */
+};
+enum { CNRE_CAP_EXPERT_CACHE = 1u << 0, CNRE_CAP_DIRECT_IO = 1u << 1, CNRE_CAP_MMAP = 1u << 2, CNRE_CAP_COMPRESSED_RAM = 1u << 3,
+       CNRE_CAP_VRAM = 1u << 4, CNRE_CAP_KV_PREFIX = 1u << 5, CNRE_CAP_KV_PERSISTENCE = 1u << 6, CNRE_CAP_CONTINUOUS_BATCHING = 1u << 7 };
+
+/*
+ * cnre_model - what is attached
+ *
+ * @ret_info  its size member is set by the caller
+ *
+ * Layers are numbered as the checkpoint numbers them; dense layers have no experts; MTP rows count after the last
+ * layer. A capability whose bit is not set is absent, not emulated.
+ *
+ * Returns:  0, or -EINVAL, -ECHILD
+ * Threads:  any. Blocks: never.
+ * Since:    0.1
+ * Source:   client/stats.c
+ */
+int  cnre_model(const struct cnre *client, struct cnre_model_info *ret_info);
+
+struct cnre_stats {              /* of this client, since attach */
+	size_t size;
+	uint64_t requests, hits, joins, misses, prefetched, prefetch_hits, bytes_read, wait_ns, service_ns;
+	uint64_t leased_bytes, resident_bytes, capacity_bytes;
+};
+
+/*
+ * cnre_stats - what this client did since attach
+ *
+ * @ret_stats  its size member is set by the caller
+ *
+ * requests = hits + misses; joins are misses served by a load that another access or a prefetch began. bytes_read and
+ * service_ns belong to the loads that this client's misses began; wait_ns is the time its threads were blocked.
+ * prefetched counts accepted experts, prefetch_hits those of them that were asked for afterwards. leased_bytes is what
+ * the client holds or waits for; resident_bytes and capacity_bytes are the manager's, of all models and clients.
+ *
+ * Returns:  0, or -EINVAL, -ECHILD
+ * Threads:  any. Blocks: never, but it looks at every object of the model.
+ * Since:    0.1
+ * Source:   client/stats.c
+ */
+int  cnre_stats(const struct cnre *client, struct cnre_stats *ret_stats);
+
+/* ---- experts ---- */
+enum cnre_role  { CNRE_GATE, CNRE_UP, CNRE_DOWN, CNRE_GATE_SCALE, CNRE_UP_SCALE, CNRE_DOWN_SCALE, CNRE_ROLES = 8 };
+enum cnre_dtype { CNRE_BF16 = 1, CNRE_F16, CNRE_F32, CNRE_U8, CNRE_I8, CNRE_F8_E4M3, CNRE_F8_E8M0, CNRE_I64 };
+enum cnre_tier  { CNRE_ABSENT, CNRE_LOADING, CNRE_RAM, CNRE_VRAM };
+enum { CNRE_WAS_RESIDENT = 1u << 0, CNRE_JOINED = 1u << 1, CNRE_TRANSIENT = 1u << 2, CNRE_IN_VRAM = 1u << 3 };
+
+struct cnre_part {               /* 32 bytes; bytes == 0: this model has no such part */
+	const void *data;
+	uint64_t    bytes;
+	uint32_t    rows, columns;   /* as stored: elements of dtype; a packed int4 row of n weights has n/2 columns */
+	uint16_t    dtype;
+	uint16_t    block_rows, block_columns;   /* scale parts: weights one scale covers; 0: the whole extent */
+	uint16_t    reserved;
+};
+struct cnre_expert {             /* size is frozen */
+	uint64_t lease;              /* never 0 while held; release reads nothing else */
+	uint32_t layer, expert;
+	uint32_t index;              /* position in the batch's array */
+	uint32_t flags;
+	uint64_t bytes;
+	int32_t  numa_node;
+	uint32_t reserved0;
+	struct cnre_part part[CNRE_ROLES];       /* indexed by role */
+	uint64_t reserved[2];
+};
+
+
+/*
+ * cnre_describe - shapes of an expert, without the expert
+ *
+ * Shape:    as cnre_acquire fills it, with data NULL and lease 0.
+ * Returns:  0, or -EINVAL, -ENOENT, -ECHILD
+ * Threads:  any. Blocks: never.
+ * Since:    0.1
+ * Source:   client/acquire.c
+ */
+int  cnre_describe(struct cnre *client, uint32_t layer, uint32_t expert, struct cnre_expert *ret_expert);  /* geometry, no lease, data NULL */
+
+/*
+ * cnre_acquire - lease one expert and wait until it can be read
+ *
+ * A hit is a few atomic instructions: no system call, no lock, no allocation. A miss is read once, whoever asks; who
+ * comes later joins.
+ *
+ * @timeout_ns  0 polls: a miss is -ETIMEDOUT and has started the load
+ *
+ * Shape:    part[role] for each role that the model has (bytes 0: it has none), rows x columns as stored, row-major.
+ *           flags: CNRE_WAS_RESIDENT for a hit, CNRE_JOINED for a miss that another access or a prefetch had begun,
+ *           none for the miss that started the load.
+ * Returns:  0, or
+ *           -ETIMEDOUT  not readable in time; the load goes on
+ *           -ENOSPC     it would be more than the reservation
+ *           -ENOENT     no such expert
+ *           -EIO        unreadable on every replica; nothing is cached, the next acquire tries again
+ *           -EBADMSG    its digest differs, on every replica
+ *           -EPIPE      it is not resident and the manager is gone
+ *           -EINVAL, -ECHILD
+ * Owns:     one lease, given back by cnre_release from any thread of this process.
+ * Threads:  any.
+ * Blocks:   on a miss, at most timeout_ns.
+ * Order:    everything that the manager wrote to the data happens before the return.
+ * Since:    0.1
+ * Source:   client/acquire.c, client/wait.c; protocol in doc/shared-memory.md
+ */
+int  cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns, struct cnre_expert *ret_expert);
+
+/*
+ * cnre_release - give a lease back
+ *
+ * Reads only expert->lease and clears it. A cleared struct is nothing to release and returns 0.
+ *
+ * Returns:  0, or -EINVAL (not a lease of this client, or a copy of one that was released), -ECHILD
+ * Threads:  any, also another than the one that acquired. Blocks: never.
+ * Order:    reads of the data before the call happen before its memory is used again.
+ * Since:    0.1
+ * Source:   client/acquire.c, client/lease.c
+ */
+int  cnre_release(struct cnre *client, struct cnre_expert *expert);
+
+
+/*
+ * cnre_batch_begin - ask for one layer's selection at once
+ *
+ * The leases of all experts are raised and the missing ones asked for when this returns, or, if they do not fit the
+ * reservation beside what the client holds now, as soon as they do: whole batches, first come first served. The caller
+ * then takes them one by one, each index once.
+ *
+ * @experts      copied; duplicates are allowed, each index has a lease of its own
+ * @token_count  tokens that the selection stands for: 500 for the union of a prefill of 500 rows
+ *
+ * Returns:  0, or
+ *           -ENOSPC   more different experts than the reservation: it can never fit
+ *           -ENOENT   no such expert
+ *           -ENOMEM, -EINVAL, -ECHILD
+ * Owns:     the batch, until cnre_batch_end.
+ * Threads:  any; several may take from one batch.
+ * Blocks:   never; allocates when no earlier batch of that size can be used again.
+ * Since:    0.1
+ * Source:   client/batch.c, client/admission.c
+ */
+int  cnre_batch_begin(struct cnre *client, uint32_t layer, const uint32_t *experts, uint32_t count, uint32_t token_count,
+                      struct cnre_batch **ret_batch);
+
+/*
+ * cnre_batch_wait - take one expert of a batch, in the caller's order
+ *
+ * The normal call: everything is on its way since begin, so an order of your own loses no overlap, and keeps sums the
+ * same from run to run. After -ETIMEDOUT the index can be waited for again; after any other error its lease is given
+ * back.
+ *
+ * @index       position in the array of cnre_batch_begin
+ * @timeout_ns  covers the wait for admission, too
+ *
+ * Returns:  0, or -EINVAL (no such index, or it was taken), otherwise as cnre_acquire but for -ENOSPC and -ENOENT. On a
+ *           failure of this expert layer, expert and index of *ret_expert are set and lease is 0; the others go on.
+ * Owns:     the lease, given back by cnre_release, before or after cnre_batch_end.
+ * Threads:  any. Blocks: at most timeout_ns; never on a hit of an admitted batch.
+ * Since:    0.1
+ * Source:   client/batch.c, client/wait.c
+ */
+int  cnre_batch_wait(struct cnre_batch *batch, uint32_t index, int64_t timeout_ns, struct cnre_expert *ret_expert); /* the caller's order */
+
+/*
+ * cnre_batch_next - take whichever expert of a batch can be read
+ *
+ * For callers that keep each output and add in an order of their own afterwards: arrival order depends on what other
+ * processes left resident, and so would a sum in that order.
+ *
+ * Returns:  1 one was taken, 0 none is left, or -ETIMEDOUT, or an error of one expert as cnre_batch_wait gives it
+ * Owns, Threads, Blocks: as cnre_batch_wait.
+ * Since:    0.1
+ * Source:   client/batch.c
+ */
+int  cnre_batch_next(struct cnre_batch *batch, int64_t timeout_ns, struct cnre_expert *ret_expert);                 /* arrival order; 1 got one, 0 done */
+
+/*
+ * cnre_batch_end - the last call on a batch
+ *
+ * Gives back what was not taken. What was taken stays leased until its own cnre_release. NULL is fine.
+ *
+ * Returns:  0, or -ECHILD
+ * Threads:  none may be in another call of this batch. Blocks: never.
+ * Since:    0.1
+ * Source:   client/batch.c
+ */
+int  cnre_batch_end(struct cnre_batch *batch);
+
+
+/*
+ * cnre_prefetch - say what will probably be wanted
+ *
+ * Advisory: holds no lease, is read after every demand, may be dropped, and expires when this client begins that layer.
+ *
+ * Returns:  how many were accepted: those that are absent and were asked for. Or -ENOENT, -EINVAL, -EPIPE, -ECHILD
+ * Threads:  any. Blocks: never.
+ * Since:    0.1
+ * Source:   client/prefetch.c
+ */
+int  cnre_prefetch(struct cnre *client, uint32_t layer, const uint32_t *experts, uint32_t count);
+
+/*
+ * cnre_resident - where experts are now
+ *
+ * @ret_tiers  [count] enum cnre_tier; may be otherwise by the time the caller looks
+ *
+ * Takes no lease and counts as no access. An engine that chooses experts by residency lets other processes change its
+ * output.
+ *
+ * Returns:  0, or -ENOENT, -EINVAL, -ECHILD
+ * Threads:  any. Blocks: never.
+ * Since:    0.1
+ * Source:   client/prefetch.c
+ */
+int  cnre_resident(struct cnre *client, uint32_t layer, const uint32_t *experts, uint32_t count, uint8_t *ret_tiers);
+
+/*
+ * cnre_token_end - so many tokens are done (statistics only; the policy's clock is layer visits)
+ *
+ * Threads:  any. Blocks: never.
+ * Since:    0.1
+ * Source:   client/stats.c
+ */
+void cnre_token_end(struct cnre *client, uint32_t token_count);      /* statistics only */
+
+/* ---- VRAM ---- */
+
+/*
+ * cnre_acquire_vram - lease one expert in the memory of a GPU
+ *
+ * As cnre_acquire; part[].data is a device pointer of @device, and CNRE_IN_VRAM is set in flags. Needs CNRE_CAP_VRAM.
+ *
+ * Returns:  -ENODEV without the capability; otherwise as cnre_acquire
+ * Since:    0.1
+ * Source:   client/unsupported.c
+ */
+int  cnre_acquire_vram(struct cnre *client, uint32_t layer, uint32_t expert, int device, int64_t timeout_ns, struct cnre_expert *ret_expert);
+
+/*
+ * cnre_release_on_stream - give a VRAM lease back when a CUDA stream has passed this point
+ *
+ * Returns:  0 for a cleared struct, -ENODEV without CNRE_CAP_VRAM, otherwise as cnre_release
+ * Since:    0.1
+ * Source:   client/unsupported.c
+ */
+int  cnre_release_on_stream(struct cnre *client, struct cnre_expert *expert, void *cu_stream);
+
+/* ---- KV prefixes ---- */
+enum { CNRE_KV_CHECKPOINTS = 1u << 0 };  /* identity flag: only positions committed with CNRE_KV_POINT can be resumed */
+enum { CNRE_KV_POINT = 1u << 0 };        /* commit flag */
+
+struct cnre_kv_identity {
+	size_t size;
+	const char *tokenizer, *chat_template;   /* may be NULL */
+	const char *position;                    /* RoPE and position configuration */
+	const char *representation;              /* layout, geometry, quantisation of the state, backend if bits matter */
+	uint32_t    version;
+	const unsigned char *adapter_digest; size_t adapter_digest_bytes;
+	const char *salt;
+	uint32_t    block_tokens;                /* 0: 64 */
+	uint64_t    block_bytes_max;
+	uint32_t    flags;
+};
+struct cnre_kv_media { uint64_t token_offset, token_count; const unsigned char *digest; size_t digest_bytes; }; /* digest NULL: nothing from here on is matched or stored */
+
+
+/*
+ * cnre_kv_open - open a namespace of computed prefixes for one identity
+ *
+ * @kv_namespace  NULL: the caller's uid
+ *
+ * Cheap: one per tenant salt is fine. Two identities that differ in any field share nothing.
+ *
+ * Returns:  0, or -ENOTSUP, -EACCES, -EINVAL, -ECHILD
+ * Owns:     the namespace, until cnre_kv_close.
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+int  cnre_kv_open(struct cnre *client, const char *kv_namespace, const struct cnre_kv_identity *identity, struct cnre_kv **ret_kv);
+
+/*
+ * cnre_kv_close - close a namespace; its chains must be released
+ *
+ * Threads:  none may be in another call of it. NULL is fine.
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+void cnre_kv_close(struct cnre_kv *kv);
+
+/*
+ * cnre_kv_match - lease the longest stored prefix of a conversation
+ *
+ * @count  match one token less than there are: one must remain to be computed
+ * @media  what overlaps the tokens; offsets count from token 0 of the conversation
+ *
+ * Exact to the token where the state can be cut; a hit compares tokens, not only hashes. Beyond the client's quota the
+ * match is shorter, never an error.
+ *
+ * Returns:  tokens covered, at once, or -ENOTSUP, -EINVAL, -ECHILD
+ * Owns:     the chain, until cnre_kv_release, also when nothing was covered.
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+int  cnre_kv_match(struct cnre_kv *kv, const int32_t *tokens, size_t count, const struct cnre_kv_media *media, size_t media_count,
+                   struct cnre_kv_chain **ret_chain);                                   /* tokens covered; returns at once */
+
+/*
+ * cnre_kv_block - the bytes of one block of a chain
+ *
+ * Returns:  usable tokens of the block, 0 past the end, or -ETIMEDOUT, -ESTALE, -ENOTSUP
+ * Owns:     the chain owns the data until cnre_kv_unpin or cnre_kv_release.
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+int  cnre_kv_block(const struct cnre_kv_chain *chain, size_t index, int64_t timeout_ns, const void **ret_data, uint64_t *ret_bytes);
+                                                                                         /* usable tokens of the block, 0: past the end */
+
+/*
+ * cnre_kv_unpin - give the leases of a chain back after copying
+ *
+ * The chain can still be extended.
+ *
+ * Returns:  0, or -ENOTSUP
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+int  cnre_kv_unpin(struct cnre_kv_chain *chain);                                        /* copied: leases back, chain can still be extended */
+
+/*
+ * cnre_kv_stage - get a buffer for the next block, unless it is there already
+ *
+ * @count  1..block_tokens; a partial block is a leaf that a longer one on the same parent replaces
+ *
+ * Returns:  0 fill *ret_buffer, 1 it is there already (the chain has advanced over it), -EAGAIN no staging room now,
+ *           -ESTALE an ancestor was dropped: match again, or -ENOTSUP
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+int  cnre_kv_stage(struct cnre_kv_chain *chain, const int32_t *block_tokens, size_t count, const struct cnre_kv_media *media,
+                   size_t media_count, uint64_t bytes, void **ret_buffer);              /* 0 fill it, 1 there already, -EAGAIN no staging now */
+
+/*
+ * cnre_kv_commit - hand the staged block over
+ *
+ * @compute_ns  what computing it cost, which is what keeping it saves
+ *
+ * Never waits: copying, digest and disk come later, and a block that failed is simply not found.
+ *
+ * Returns:  0, or -ESTALE, -ENOTSUP
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+int  cnre_kv_commit(struct cnre_kv_chain *chain, uint64_t compute_ns, uint32_t flags);  /* hands over, never waits */
+
+/*
+ * cnre_kv_release - the last call on a chain; NULL is fine
+ *
+ * Threads:  none may be in another call of it.
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+void cnre_kv_release(struct cnre_kv_chain *chain);
+
+/*
+ * cnre_kv_route - which client holds the longest prefix
+ *
+ * @ret_client_name  NULL: only ask how much is covered
+ *
+ * Takes no lease, so that a front end can send the request there before anyone copies.
+ *
+ * Returns:  tokens covered, or -ENOTSUP, -EINVAL
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+int  cnre_kv_route(struct cnre_kv *kv, const int32_t *tokens, size_t count, const struct cnre_kv_media *media, size_t media_count,
+                   char *ret_client_name, size_t size);                                 /* tokens covered; name NULL: probe, no lease */
+
+/*
+ * cnre_kv_invalidate - drop every block of this namespace and identity
+ *
+ * Returns:  blocks dropped, or -ENOTSUP
+ * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
+ * Source:   client/unsupported.c
+ */
+int  cnre_kv_invalidate(struct cnre_kv *kv);                                            /* blocks dropped */
+
+/*
+ * cnre_version - version of the library that runs, such as "0.1.0"
+ *
+ * Threads:  any, also in a forked child. Blocks: never.
+ * Since:    0.1
+ * Source:   client/stats.c
+ */
+const char *cnre_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mappings of a client: the fixed segments that come with WELCOME, and the pool segments, of which new ones may
+ * appear while it runs. Every mapping is MADV_DONTFORK (shm/segment.h). A pool segment that the manager gives back
+ * stays mapped until detach; its number is not used again in this epoch (R18).
+ */
+#ifndef CNRE_CLIENT_MAP_H
+#define CNRE_CLIENT_MAP_H
+
+#include "client/connection.h"
+
+/* Maps the fixed segments, checks the catalog and fills the pointers and sizes of *client. fds stay the caller's. */
+int cnre_map_fixed(struct cnre *client, const int *fds);
+
+/* Maps every pool segment that exists now. */
+int cnre_map_pool(struct cnre *client, int64_t deadline_ns);
+
+/* The base of one pool segment, mapped now if it was not. Takes the control lock. */
+int cnre_map_pool_segment(struct cnre *client, uint32_t segment, const char **ret_base);
+
+/* Unmaps everything. */
+void cnre_map_done(struct cnre *client);
+
+#endif

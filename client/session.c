@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening and closing a session; see session.h. Between a client that comes and a manager that leaves there is always a
+ * moment when the socket is there and nobody behind it, so ENOENT, ECONNREFUSED and an end of file before the first
+ * answer mean "start over" as long as somebody may come: a manager that we may start, or one that was just there (R30).
+ */
+#include "client/session.h"
+
+#include "base/clock.h"
+#include "client/autostart.h"
+#include "client/map.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define RETRY_NS (5 * CNRE_NS_PER_MS)
+#define STARTS_MAX 3
+#define RETURN_NS (5 * CNRE_NS_PER_S) /* how long a manager that hung up on us may take to come back */
+
+static void close_socket(struct cnre *client)
+{
+	if (client->socket >= 0)
+		(void)close(client->socket);
+	client->socket = -1;
+}
+
+static int use_welcome(struct cnre *client, struct cnre_answer *answer)
+{
+	struct cnre_wire_welcome welcome;
+
+	memcpy(&welcome, answer->message, sizeof welcome);
+	if (welcome.status != 0)
+		return welcome.status > 0 ? -EBADMSG : welcome.status;
+	if (answer->fd_count != CNRE_FD_COUNT || welcome.reserve_slabs > CNRE_HELD_MAX)
+		return -EBADMSG;
+	client->session = welcome.session;
+	client->reserve_slabs = welcome.reserve_slabs;
+	client->reserve_bytes = welcome.reserve_bytes;
+	return cnre_map_fixed(client, answer->fds);
+}
+
+/* 1 answered, *ret_result: how; or -errno without an answer. */
+static int say_hello(struct cnre *client, const struct cnre_attach_request *request, int *ret_result)
+{
+	struct cnre_wire_hello hello;
+	struct cnre_answer answer;
+	int r;
+
+	cnre_options_fill_hello(request, &hello);
+	r = cnre_connection_ask(client, &hello, sizeof hello, CNRE_WIRE_HELLO, CNRE_WIRE_WELCOME,
+				sizeof(struct cnre_wire_welcome), request->deadline_ns, &answer);
+	if (r < 0)
+		return r;
+	*ret_result = use_welcome(client, &answer);
+	cnre_connection_close_fds(&answer);
+	if (*ret_result < 0)
+		cnre_map_done(client);
+	return 1;
+}
+
+/* As say_hello. The socket stays open only with a session. */
+static int try_once(struct cnre *client, const struct cnre_attach_request *request,
+		    const struct cnre_endpoint *endpoint, int *was_there, int *ret_result)
+{
+	int r = cnre_connection_open(endpoint->path);
+
+	if (r < 0)
+		return r;
+	*was_there = 1;
+	client->socket = r;
+	r = say_hello(client, request, ret_result);
+	if (r < 0 || *ret_result < 0)
+		close_socket(client);
+	return r;
+}
+
+static int is_nobody(int r)
+{
+	return r == -ENOENT || r == -ECONNREFUSED || r == -EPIPE || r == -ENOTDIR;
+}
+
+/* Starts a manager unless ours or another's is on its way. 0, or -ECONNREFUSED: it will not come. */
+static int start_if_needed(const struct cnre_attach_request *request, const struct cnre_endpoint *endpoint, int *life,
+			   int *starts)
+{
+	if (*life >= 0 && !cnre_autostart_has_ended(*life))
+		return 0;
+	if (*life >= 0 && cnre_autostart_is_locked(endpoint))
+		return 0;
+	if (*life >= 0)
+		(void)close(*life);
+	*life = -1;
+	if (*starts == STARTS_MAX)
+		return -ECONNREFUSED;
+	(*starts)++;
+	return cnre_autostart(request->path, endpoint, request->options.private_bytes, life) < 0 ? -ECONNREFUSED : 0;
+}
+
+static void pause_until_retry(void)
+{
+	struct timespec pause = {.tv_nsec = RETRY_NS};
+
+	(void)nanosleep(&pause, NULL); /* shorter after a signal: the next try is only earlier */
+}
+
+int cnre_session_open(struct cnre *client, const struct cnre_attach_request *request,
+		      const struct cnre_endpoint *endpoint)
+{
+	int may_start = endpoint->may_start && (request->options.flags & CNRE_NO_AUTOSTART) == 0;
+	int64_t return_deadline_ns = CNRE_NEVER;
+	int life = -1, starts = 0, was_there = 0;
+	int r, result = 0;
+
+	(void)memcpy(client->socket_path, endpoint->path, sizeof client->socket_path);
+	for (;;) {
+		r = try_once(client, request, endpoint, &was_there, &result);
+		if (r == 1) {
+			r = result;
+			break;
+		}
+		if (r != -EAGAIN && !is_nobody(r))
+			break;
+		if (r != -EAGAIN && may_start) {
+			r = start_if_needed(request, endpoint, &life, &starts);
+			if (r < 0)
+				break;
+		} else if (r != -EAGAIN) {
+			if (was_there && return_deadline_ns == CNRE_NEVER)
+				return_deadline_ns = cnre_clock_deadline_ns(RETURN_NS);
+			r = -ECONNREFUSED;
+			if (!was_there || cnre_clock_left_ns(return_deadline_ns) == 0)
+				break;
+		}
+		r = -ETIMEDOUT;
+		if (cnre_clock_left_ns(request->deadline_ns) == 0)
+			break;
+		pause_until_retry();
+	}
+	if (life >= 0)
+		(void)close(life);
+	return r;
+}
+
+void cnre_session_close(struct cnre *client)
+{
+	struct cnre_wire_detach detach;
+	struct cnre_answer answer;
+
+	if (client->socket < 0)
+		return;
+	/* Without an answer the manager still sees the end of this process, or our next session beside the old one. */
+	if (cnre_connection_ask(client, &detach, sizeof detach, CNRE_WIRE_DETACH, CNRE_WIRE_DETACH, sizeof detach,
+				cnre_clock_deadline_ns(CNRE_DETACH_NS), &answer) == 0)
+		cnre_connection_close_fds(&answer);
+	close_socket(client);
+}
