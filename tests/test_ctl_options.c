@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tools/ctl/options.c: options stand anywhere, and what is wrong is said. */
+#include "tools/ctl/options.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+static struct options options;
+static char message[CTL_MESSAGE_BYTES];
+
+/* Splits a line at spaces and parses it. */
+static int parse(const char *line)
+{
+	static char copy[256];
+	char *argv[32] = {"cnrectl"};
+	int argc = 1;
+
+	snprintf(copy, sizeof copy, "%s", line);
+	for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
+		argv[argc++] = word;
+	message[0] = '\0';
+	return options_parse(argc, argv, &options, message);
+}
+
+Test(ctl_options, options_may_follow_the_verb)
+{
+	cr_assert_eq(parse("--socket /a.sock set ram 80G --json"), 0);
+	cr_expect_str_eq(options.socket, "/a.sock");
+	cr_expect(options.as_json);
+	cr_expect_eq(options.word_count, 3);
+	cr_expect_str_eq(options.word[2], "80G");
+	cr_expect(!options.watches);
+}
+
+Test(ctl_options, watch_takes_a_number_but_never_the_verb)
+{
+	cr_assert_eq(parse("--watch stats"), 0);
+	cr_expect(options.watches);
+	cr_expect_eq(options.interval_s, OPTIONS_INTERVAL_S);
+	cr_expect_eq(options.word_count, 1);
+	cr_assert_eq(parse("--watch 0.5 stats"), 0);
+	cr_expect_eq(options.interval_s, 0.5);
+	cr_assert_eq(parse("stats --watch=3"), 0);
+	cr_expect_eq(options.interval_s, 3.0);
+	cr_expect_eq(options.word_count, 1);
+	cr_assert_eq(parse("stats --watch"), 0);
+}
+
+Test(ctl_options, wrong_lines_are_einval_with_a_reason)
+{
+	static const char *const bad[] = {
+		"--sockets x", "--socket",    "--socket=",  "--watch=0", "--watch 1x stats",  "--watch=-1",
+		"--watch=nan", "--watch=1e9", "--json=yes", "-j",        "a b c d e f g h i",
+	};
+
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		cr_expect_eq(parse(bad[i]), -EINVAL, "accepted: %s", bad[i]);
+		cr_expect_neq(message[0], '\0', "no reason: %s", bad[i]);
+	}
+}
+
+Test(ctl_options, two_dashes_end_the_options)
+{
+	cr_assert_eq(parse("-- --json"), 0);
+	cr_expect(!options.as_json);
+	cr_expect_str_eq(options.word[0], "--json");
+}
+
+Test(ctl_options, set_refuses_what_is_no_size_before_anybody_is_asked)
+{
+	static char *const bad[][4] = {
+		{"set", NULL},
+		{"set", "ram", NULL},
+		{"set", "ram", "80X", NULL},
+		{"set", "ram", "-1", NULL},
+		{"set", "swap", "1G", NULL},
+	};
+	json_t *request = NULL;
+
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		int argc = 0;
+
+		while (bad[i][argc] != NULL)
+			argc++;
+		cr_expect_eq(verb_find("set")->request(argc, bad[i], &request, message), -EINVAL, "case %zu", i);
+		cr_expect_null(request);
+	}
+}
+
+Test(ctl_options, bare_verbs_refuse_arguments)
+{
+	char *words[] = {"status", "now", NULL};
+	json_t *request = NULL;
+
+	cr_expect_eq(verb_find("status")->request(2, words, &request, message), -EINVAL);
+	cr_expect_null(request);
+	cr_expect_null(verb_find("statuses"));
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tools/ctl/run.c and the verbs: an answer of the agreed form is shown whole, any other is refused. */
+#include "tools/ctl/run.h"
+
+#include "shm/counters.h"
+#include "tests/support/fake_manager.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(ctl_run, .timeout = 20);
+
+static const char status_text[] =
+	"{\"pid\":42,\"uptime_s\":11520,\"epoch\":3,\"socket\":\"/run/cnre/managerd.sock\",\"version\":\"0.1.0\",\"policy\":\"lru\","
+	"\"models\":[{\"name\":\"OLMoE\",\"directory\":\"/models/olmoe\",\"family\":\"olmoe\",\"identity\":\"00112233445566778899\","
+	"\"layers\":16,\"experts\":64,\"top_k\":8,\"objects\":1024,\"resident_objects\":812,\"payload_bytes_total\":12884901888,"
+	"\"slab_bytes_max\":12582912,\"payload_bytes_max\":12582912}],"
+	"\"budget\":{\"bytes\":8589934592,\"binding\":\"configured: ram\",\"terms\":["
+	"{\"bytes\":8589934592,\"source\":\"configured: ram\",\"do\":\"raise --ram\"},"
+	"{\"bytes\":17179869184,\"source\":\"MemAvailable less reserve\",\"do\":\"free memory\"}]},"
+	"\"pool\":{\"budget_bytes\":8589934592,\"backed_bytes\":8589934592,\"used_bytes\":4294967296,\"windows\":680,"
+	"\"guaranteed\":680,\"reserved_slabs\":72,\"backing\":{\"hugetlb-1G\":0,\"hugetlb-2M\":8589934592,\"thp\":0,\"4k\":0}},"
+	"\"loader\":{\"engine\":\"io_uring\",\"reason\":\"works\",\"registered_buffers\":true,\"registered_files\":true,"
+	"\"files_direct\":3,\"files_buffered\":0,\"in_flight\":1,\"queued\":0,\"chunk_bytes\":1048576,\"chunk_depth\":8,"
+	"\"reads_in_flight_max\":4},\"settings\":[{\"name\":\"ram\",\"value\":\"8G\",\"source\":\"command line\"}],\"clients\":2,"
+	"\"degraded\":[{\"what\":\"no\\u001b[31m huge pages\",\"do\":\"reserve them: sysctl vm.nr_hugepages=4096\"}],"
+	"\"bell\":\"io_uring\"}";
+
+static char message[CTL_MESSAGE_BYTES];
+
+/* The output of a verb for one answer, allocated; NULL with message set. */
+static char *output_of(const char *verb, const char *text, int as_json, int *ret_status)
+{
+	struct fake_manager manager = {.text = text};
+	struct run run = {.verb = verb_find(verb), .request = "{}", .as_json = as_json, .stop_fd = -1};
+	char *output = NULL;
+
+	cr_assert_eq(fake_manager_start(&manager), 0);
+	run.places.given = manager.path;
+	*ret_status = run_once(&run, &output, message);
+	fake_manager_stop(&manager);
+	return output;
+}
+
+static void expect_contains(const char *output, const char *part)
+{
+	cr_expect_not_null(strstr(output, part), "no \"%s\" in:\n%s", part, output);
+}
+
+Test(ctl_run, status_shows_trouble_with_its_remedy_and_what_binds)
+{
+	int r;
+	char *output = output_of("status", status_text, 0, &r);
+
+	cr_assert_eq(r, 0, "%s", message);
+	expect_contains(output, "0.1.0, pid 42, up 3 h 12 min, 2 clients, policy lru");
+	expect_contains(output, "DEGRADED   no?[31m huge pages\n       do  reserve them");
+	expect_contains(output, "812 of 1,024 experts resident (79.3 %)");
+	expect_contains(output, ">    8.0 GiB  configured: ram\n                       for more: raise --ram\n");
+	cr_expect_null(strstr(output, "free memory"), "the remedy of a limit that does not bind");
+	expect_contains(output, "4.0 GiB used of 8.0 GiB (50.0 %); 72 of 680 guaranteed slabs");
+	expect_contains(output, "pages: hugetlb-2M 8.0 GiB\n");
+	expect_contains(output, "ram            8G  (command line)");
+	cr_expect_null(strchr(output, '\033'));
+	free(output);
+}
+
+Test(ctl_run, status_without_trouble_says_good)
+{
+	char *text = strdup(status_text);
+	char *list = strstr(text, "\"degraded\":[") + 12;
+	char *output;
+	int r;
+
+	strcpy(list, "],\"bell\":\"thread\"}");
+	output = output_of("status", text, 0, &r);
+	cr_assert_eq(r, 0, "%s", message);
+	expect_contains(output, "health     good\n");
+	free(output);
+	free(text);
+}
+
+Test(ctl_run, json_is_one_line_with_escapes_kept)
+{
+	int r;
+	char *output = output_of("status", status_text, 1, &r);
+
+	cr_assert_eq(r, 0);
+	cr_expect_eq(strchr(output, '\n'), output + strlen(output) - 1);
+	expect_contains(output, "no\\u001B[31m huge pages");
+	expect_contains(output, "{\"bell\":\"io_uring\",\"budget\":{\"binding\":");
+	free(output);
+}
+
+/* Every counter of the table with its number, and the two floats. */
+static char *stats_text(void)
+{
+	json_t *stats = json_object();
+	char *text;
+
+	for (size_t i = 0; i < cnre_counter_count; i++)
+		json_object_set_new(stats, cnre_counter_table[i].name, json_integer((json_int_t)(1000 + i)));
+	json_object_set_new(stats, "felt_wait_s", json_real(1.5));
+	json_object_set_new(stats, "service_s", json_real(2.5));
+	text = json_dumps(stats, 0);
+	json_decref(stats);
+	return text;
+}
+
+Test(ctl_run, stats_shows_every_counter_with_its_sentence)
+{
+	char *text = stats_text();
+	int r;
+	char *output = output_of("stats", text, 0, &r);
+
+	cr_assert_eq(r, 0, "%s", message);
+	for (size_t i = 0; i < cnre_counter_count; i++) {
+		expect_contains(output, cnre_counter_table[i].name);
+		expect_contains(output, cnre_counter_table[i].sentence);
+	}
+	expect_contains(output, "felt wait  1.5 s");
+	expect_contains(output, "FAILED");
+	free(output);
+	free(text);
+}
+
+Test(ctl_run, missing_field_is_named_and_never_read_as_zero)
+{
+	int r;
+
+	cr_expect_null(output_of("stats", "{\"accesses\":1}", 0, &r));
+	cr_expect_eq(r, -EBADMSG);
+	expect_contains(message, "\"misses\"");
+	cr_expect_null(output_of("reset", "{\"evicted\":\"all\",\"kept\":0}", 0, &r));
+	cr_expect_eq(r, -EBADMSG);
+	expect_contains(message, "\"evicted\"");
+	cr_expect_null(output_of("reset", "{\"evicted\":-1,\"kept\":0}", 0, &r));
+	cr_expect_eq(r, -EBADMSG);
+}
+
+Test(ctl_run, clients_are_a_table_and_a_disconnected_one_is_explained)
+{
+	static const char text[] =
+		"{\"clients\":[{\"session\":1,\"name\":\"cnre-olmoe\",\"pid\":4242,\"uid\":1000,\"model\":\"OLMoE\",\"state\":"
+		"\"disconnected\",\"reserve_slabs\":72,\"leased\":8,\"accesses\":1000,\"hits\":900,\"misses\":100,\"joins\":7,"
+		"\"failures\":0,\"felt_wait_s\":0.25}]}";
+	int r;
+	char *output = output_of("clients", text, 0, &r);
+
+	cr_assert_eq(r, 0, "%s", message);
+	expect_contains(output, "cnre-olmoe");
+	expect_contains(output, "90.0 %");
+	expect_contains(output, "250.0 ms");
+	expect_contains(output, "1 disconnected");
+	free(output);
+	output = output_of("clients", "{\"clients\":[]}", 0, &r);
+	cr_expect_str_eq(output, "no clients\n");
+	free(output);
+}
+
+Test(ctl_run, set_and_reset_say_what_happened)
+{
+	int r;
+	char *output =
+		output_of("set", "{\"budget_bytes\":1073741824,\"resident_bytes\":536870912,\"trimming\":true}", 0, &r);
+
+	expect_contains(output, "budget 1.0 GiB, resident 512.0 MiB: still giving memory back");
+	free(output);
+	output = output_of("reset", "{\"evicted\":1000,\"kept\":24}", 0, &r);
+	expect_contains(output, "1,000 experts evicted, 24 kept");
+	free(output);
+}
+
+/* ---- watch ---- */
+
+struct watcher {
+	struct run run;
+	FILE *out, *err;
+	int status;
+	char message[CTL_MESSAGE_BYTES];
+};
+
+static void *watch(void *argument)
+{
+	struct watcher *watcher = argument;
+
+	watcher->status = run_watch(&watcher->run, 0.05, watcher->out, watcher->err, watcher->message);
+	return NULL;
+}
+
+/* Reads lines of a pipe: a watcher writes to its other end, so waiting for a line needs no sleep. */
+static void expect_line(FILE *from, const char *part)
+{
+	char line[4096] = "";
+
+	cr_assert_not_null(fgets(line, sizeof line, from));
+	expect_contains(line, part);
+}
+
+/*
+ * Goal: watching goes on across a restart of the manager, with one line about the gap.
+ * Method: stop the fake manager between two lines, start another at the same path, then make stop_fd readable.
+ */
+Test(ctl_run, watch_survives_a_restart_and_ends_with_0)
+{
+	struct fake_manager before = {.text = "{\"evicted\":1,\"kept\":0}"},
+			    after = {.text = "{\"evicted\":2,\"kept\":0}"};
+	int out[2], err[2], stop[2];
+	struct watcher watcher = {.run = {.verb = verb_find("reset"), .request = "{}", .as_json = 1}};
+	FILE *lines, *complaints;
+	pthread_t thread;
+
+	cr_assert(pipe(out) == 0 && pipe(err) == 0 && pipe(stop) == 0);
+	cr_assert_eq(fake_manager_start(&before), 0);
+	watcher.run.places.given = before.path;
+	watcher.run.stop_fd = stop[0];
+	watcher.out = fdopen(out[1], "w");
+	watcher.err = fdopen(err[1], "w");
+	setvbuf(watcher.err, NULL, _IOLBF, 0);
+	lines = fdopen(out[0], "r");
+	complaints = fdopen(err[0], "r");
+	cr_assert_eq(pthread_create(&thread, NULL, watch, &watcher), 0);
+	expect_line(lines, "{\"evicted\":1,\"kept\":0}");
+	fake_manager_stop(&before);
+	expect_line(complaints, "(trying on)");
+	mkdir(before.directory, 0700);
+	memcpy(after.path, before.path, sizeof after.path);
+	memcpy(after.directory, before.directory, sizeof after.directory);
+	cr_assert_eq(fake_manager_start(&after), 0);
+	for (char line[256]; fgets(line, sizeof line, lines) != NULL && strstr(line, "\"evicted\":2") == NULL;)
+		;
+	close(stop[1]);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	cr_expect_eq(watcher.status, 0);
+	fclose(watcher.out);
+	fclose(watcher.err);
+	fclose(lines);
+	fclose(complaints);
+	fake_manager_stop(&after);
+}
+
+Test(ctl_run, watch_fails_when_there_was_no_manager_at_the_start)
+{
+	struct watcher watcher = {
+		.run = {.verb = verb_find("reset"), .request = "{}", .stop_fd = -1}, .out = stdout, .err = stderr};
+
+	watcher.run.places.given = "/tmp/cnre-test-no-such-folder/managerd.sock";
+	watch(&watcher);
+	cr_expect_eq(watcher.status, -ENOENT);
+	expect_contains(watcher.message, "start cnre-managerd");
+}

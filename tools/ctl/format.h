@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers as an operator reads them. Pure; each returns its text argument. */
+#ifndef CNRE_TOOLS_CTL_FORMAT_H
+#define CNRE_TOOLS_CTL_FORMAT_H
+
+#include <stdint.h>
+
+#define FORMAT_BYTES 32 /* suffices for every function here */
+
+const char *format_bytes(uint64_t bytes, char text[FORMAT_BYTES]);        /* "1.5 GiB" */
+const char *format_count(uint64_t count, char text[FORMAT_BYTES]);        /* "1,234,567" */
+const char *format_share(uint64_t part, uint64_t whole, char text[FORMAT_BYTES]); /* "97.2 %", "-" of nothing */
+const char *format_seconds(double seconds, char text[FORMAT_BYTES]);      /* "830.0 us", "12.3 s", "3 h 12 min" */
+/* seconds / count, "-" of nothing */
+const char *format_average(double seconds, uint64_t count, char text[FORMAT_BYTES]);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cnrectl: asks a running cnre-managerd and tells an operator what it answered. This file owns standard output,
+ * standard error and the exit status (0 done, 1 failed, 2 usage); everything else returns.
+ */
+#include "tools/ctl/options.h"
+#include "tools/ctl/run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static void print_usage(FILE *out)
+{
+	fputs("usage: cnrectl [--socket PATH] [--json] [--watch [SECONDS]] VERB\n\n", out);
+	for (size_t i = 0; verb_table[i] != NULL; i++)
+		fprintf(out, "  %-8s%-10s %s\n", verb_table[i]->name, verb_table[i]->arguments, verb_table[i]->summary);
+	fputs("\n"
+	      "  --socket PATH      the manager to ask; default $CNRE_SOCKET, " SEARCH_SYSTEM_SOCKET ",\n"
+	      "                     else the one manager of this user\n"
+	      "  --json             the manager's answer as one line of JSON\n"
+	      "  --watch [SECONDS]  again every 2 seconds, across restarts of the manager; ends on ^C\n"
+	      "  --version, --help\n"
+	      "\nExit status: 0 done, 1 failed, 2 wrong usage. See cnrectl(1).\n",
+	      out);
+}
+
+/* Directories of this user; the texts live as long as the program. */
+static void fill_places(struct search_places *places, const char *given)
+{
+	static char texts[3][SEARCH_PATH_BYTES];
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *variable = getenv("CNRE_SOCKET");
+	unsigned long uid = (unsigned long)geteuid();
+
+	*places = (struct search_places){.given = given, .system = SEARCH_SYSTEM_SOCKET};
+	if (given == NULL && variable != NULL && variable[0] != '\0')
+		places->given = variable;
+	if (runtime != NULL && runtime[0] == '/' &&
+	    snprintf(texts[0], sizeof texts[0], "%s/cnre", runtime) < (int)sizeof texts[0])
+		places->user[0] = texts[0];
+	(void)snprintf(texts[1], sizeof texts[1], "/run/user/%lu/cnre", uid);
+	(void)snprintf(texts[2], sizeof texts[2], "/tmp/cnre-%lu", uid);
+	places->user[1] = texts[1];
+	places->user[2] = texts[2];
+}
+
+/* From here on ^C and SIGTERM are something to read, so that no wait has a gap in which one is missed. */
+static int open_stop_signals(void)
+{
+	sigset_t signals;
+	int fd;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	if (sigprocmask(SIG_BLOCK, &signals, NULL) < 0)
+		return -errno;
+	fd = signalfd(-1, &signals, SFD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int show_once(const struct run *run, char message[CTL_MESSAGE_BYTES])
+{
+	char *output = NULL;
+	int r = run_once(run, &output, message);
+
+	if (r < 0)
+		return r;
+	(void)fputs(output, stdout);
+	free(output);
+	if (fflush(stdout) != 0) {
+		r = -errno;
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "standard output: %s", strerror(-r));
+	}
+	return r;
+}
+
+static int show(struct run *run, const struct options *options, char message[CTL_MESSAGE_BYTES])
+{
+	if (!options->watches)
+		return show_once(run, message);
+	run->stop_fd = open_stop_signals();
+	if (run->stop_fd < 0) {
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "signalfd: %s", strerror(-run->stop_fd));
+		return run->stop_fd;
+	}
+	return run_watch(run, options->interval_s, stdout, stderr, message);
+}
+
+static int execute(const struct options *options, const struct verb *verb)
+{
+	struct run run = {.verb = verb, .as_json = options->as_json, .stop_fd = -1};
+	char message[CTL_MESSAGE_BYTES] = "out of memory";
+	json_t *request = NULL;
+	char *text;
+	int r;
+
+	r = verb->request(options->word_count, options->word, &request, message);
+	if (r < 0) {
+		fprintf(stderr, "cnrectl: %s: %s\n", verb->name, message);
+		return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	}
+	text = json_dumps(request, JSON_COMPACT);
+	json_decref(request);
+	run.request = text;
+	fill_places(&run.places, options->socket);
+	r = text != NULL ? show(&run, options, message) : -ENOMEM;
+	free(text);
+	if (r < 0)
+		fprintf(stderr, "cnrectl: %s: %s\n", verb->name, message);
+	return r < 0 ? EXIT_FAILED : EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+	char message[CTL_MESSAGE_BYTES];
+	const struct verb *verb;
+	struct options options;
+
+	if (options_parse(argc, argv, &options, message) < 0) {
+		fprintf(stderr, "cnrectl: %s\n", message);
+		return EXIT_USAGE;
+	}
+	if (options.wants_help) {
+		print_usage(stdout);
+		return EXIT_DONE;
+	}
+	if (options.wants_version) {
+		printf("cnrectl %s\n", CNRE_VERSION);
+		return EXIT_DONE;
+	}
+	if (options.word_count == 0) {
+		print_usage(stderr);
+		return EXIT_USAGE;
+	}
+	verb = verb_find(options.word[0]);
+	if (verb == NULL) {
+		fprintf(stderr, "cnrectl: %.64s: no such verb: see cnrectl --help\n", options.word[0]);
+		return EXIT_USAGE;
+	}
+	return execute(&options, verb);
+}

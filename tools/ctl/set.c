@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cnrectl set ram SIZE: changes the expert budget while clients run. */
+#include "tools/ctl/verb.h"
+
+#include "base/size.h"
+#include "tools/ctl/format.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int request(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES])
+{
+	json_t *made;
+	uint64_t bytes;
+
+	if (argc != 3) {
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "needs a setting and its value: set ram SIZE");
+		return -EINVAL;
+	}
+	if (strcmp(argv[1], "ram") != 0) {
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.64s: no such setting: ram is what can be set", argv[1]);
+		return -EINVAL;
+	}
+	if (cnre_size_parse(argv[2], &bytes) < 0) {
+		(void)snprintf(message, CTL_MESSAGE_BYTES,
+			       "ram %.64s: not a size: write bytes or a number with K, M, G or T", argv[2]);
+		return -EINVAL;
+	}
+	made = json_pack("{s:s, s:s, s:s}", "verb", "set", "key", argv[1], "value", argv[2]);
+	if (made == NULL)
+		return -ENOMEM;
+	*ret_request = made;
+	return 0;
+}
+
+static void print(FILE *out, struct fields *fields, const json_t *answer)
+{
+	char budget[FORMAT_BYTES], resident[FORMAT_BYTES];
+
+	fprintf(out, "budget %s, resident %s%s\n", format_bytes(fields_number(fields, answer, "budget_bytes"), budget),
+		format_bytes(fields_number(fields, answer, "resident_bytes"), resident),
+		fields_boolean(fields, answer, "trimming") ? ": still giving memory back (leased experts leave last)"
+							   : "");
+}
+
+const struct verb verb_set = {
+	.name = "set",
+	.arguments = "ram SIZE",
+	.summary = "change the expert budget now; clients go on",
+	.request = request,
+	.print = print,
+};

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cnrectl status: is it well, what does it serve, how much memory has it and why that much. Trouble stands first. */
+#include "tools/ctl/verb.h"
+
+#include "tools/ctl/format.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void print_manager(FILE *out, struct fields *fields, const json_t *status)
+{
+	char uptime[FORMAT_BYTES];
+
+	fprintf(out, "manager    %s, pid %" PRIu64 ", up %s, %" PRIu64 " clients, policy %s\n",
+		fields_string(fields, status, "version"), fields_number(fields, status, "pid"),
+		format_seconds(fields_real(fields, status, "uptime_s"), uptime),
+		fields_number(fields, status, "clients"), fields_string(fields, status, "policy"));
+	fprintf(out, "           %s, epoch %" PRIu64 ", bell %s\n", fields_string(fields, status, "socket"),
+		fields_number(fields, status, "epoch"), fields_string(fields, status, "bell"));
+}
+
+static void print_degraded(FILE *out, struct fields *fields, const json_t *status)
+{
+	const json_t *degraded = fields_array(fields, status, "degraded");
+	const json_t *item;
+	size_t index;
+
+	if (json_array_size(degraded) == 0)
+		fprintf(out, "health     good\n");
+	json_array_foreach (degraded, index, item)
+		fprintf(out, "DEGRADED   %s\n       do  %s\n", fields_string(fields, item, "what"),
+			fields_string(fields, item, "do"));
+}
+
+static void print_model(FILE *out, struct fields *fields, const json_t *model)
+{
+	uint64_t resident = fields_number(fields, model, "resident_objects");
+	uint64_t objects = fields_number(fields, model, "objects");
+	char text[5][FORMAT_BYTES];
+
+	fprintf(out, "model      %s: %s, %" PRIu64 " layers, %" PRIu64 " experts, top %" PRIu64 "\n",
+		fields_string(fields, model, "name"), fields_string(fields, model, "family"),
+		fields_number(fields, model, "layers"), fields_number(fields, model, "experts"),
+		fields_number(fields, model, "top_k"));
+	fprintf(out, "           %s\n", fields_string(fields, model, "directory"));
+	fprintf(out, "           %s of %s experts resident (%s); all are %s, the largest slab %s\n",
+		format_count(resident, text[0]), format_count(objects, text[1]),
+		format_share(resident, objects, text[2]),
+		format_bytes(fields_number(fields, model, "payload_bytes_total"), text[3]),
+		format_bytes(fields_number(fields, model, "slab_bytes_max"), text[4]));
+	fprintf(out, "           identity %.16s\n", fields_string(fields, model, "identity"));
+}
+
+/* Every limit that was looked at; the one that binds is marked, with what would raise it. */
+static void print_budget(FILE *out, struct fields *fields, const json_t *budget)
+{
+	const json_t *terms = fields_array(fields, budget, "terms");
+	const char *binding = fields_string(fields, budget, "binding");
+	const json_t *term;
+	char text[FORMAT_BYTES];
+	size_t index;
+
+	fprintf(out, "budget     %s\n", format_bytes(fields_number(fields, budget, "bytes"), text));
+	json_array_foreach (terms, index, term) {
+		const char *source = fields_string(fields, term, "source");
+		const char *remedy = fields_string(fields, term, "do");
+		int binds = strcmp(source, binding) == 0;
+
+		fprintf(out, "         %s %10s  %s\n", binds ? ">" : " ",
+			format_bytes(fields_number(fields, term, "bytes"), text), source);
+		if (binds && remedy[0] != '\0')
+			fprintf(out, "                       for more: %s\n", remedy);
+	}
+}
+
+static void print_backing(FILE *out, struct fields *fields, const json_t *pool)
+{
+	json_t *backing = (json_t *)fields_object(fields, pool, "backing"); /* the macro wants it writable */
+	const char *separator = "";
+	char text[FORMAT_BYTES];
+	const char *name;
+	json_t *value;
+
+	fprintf(out, "           pages: ");
+	json_object_foreach (backing, name, value) {
+		uint64_t bytes = fields_number(fields, backing, name);
+
+		if (bytes == 0)
+			continue;
+		fprintf(out, "%s%s %s", separator, name, format_bytes(bytes, text));
+		separator = ", ";
+	}
+	fputc('\n', out);
+}
+
+static void print_pool(FILE *out, struct fields *fields, const json_t *pool)
+{
+	uint64_t backed_bytes = fields_number(fields, pool, "backed_bytes");
+	uint64_t used_bytes = fields_number(fields, pool, "used_bytes");
+	char text[3][FORMAT_BYTES];
+
+	fprintf(out, "pool       %s used of %s (%s); %" PRIu64 " of %" PRIu64 " guaranteed slabs reserved by clients\n",
+		format_bytes(used_bytes, text[0]), format_bytes(backed_bytes, text[1]),
+		format_share(used_bytes, backed_bytes, text[2]), fields_number(fields, pool, "reserved_slabs"),
+		fields_number(fields, pool, "guaranteed"));
+	print_backing(out, fields, pool);
+}
+
+static void print_loader(FILE *out, struct fields *fields, const json_t *loader)
+{
+	const char *reason = fields_string(fields, loader, "reason"); /* why not the better engine; empty: it is that */
+	char text[FORMAT_BYTES];
+
+	fprintf(out, "loader     %s%s%s%s%s\n", fields_string(fields, loader, "engine"), reason[0] != '\0' ? ": " : "",
+		reason, fields_boolean(fields, loader, "registered_buffers") ? ", registered buffers" : "",
+		fields_boolean(fields, loader, "registered_files") ? ", registered files" : "");
+	fprintf(out,
+		"           files: %" PRIu64 " direct, %" PRIu64 " through the page cache; reads: %" PRIu64
+		" in flight of %" PRIu64 ", %" PRIu64 " queued; chunks of %s, %" PRIu64 " deep\n",
+		fields_number(fields, loader, "files_direct"), fields_number(fields, loader, "files_buffered"),
+		fields_number(fields, loader, "in_flight"), fields_number(fields, loader, "reads_in_flight_max"),
+		fields_number(fields, loader, "queued"),
+		format_bytes(fields_number(fields, loader, "chunk_bytes"), text),
+		fields_number(fields, loader, "chunk_depth"));
+}
+
+static void print_settings(FILE *out, struct fields *fields, const json_t *status)
+{
+	const json_t *settings = fields_array(fields, status, "settings");
+	const char *label = "settings";
+	const json_t *setting;
+	size_t index;
+
+	json_array_foreach (settings, index, setting) {
+		fprintf(out, "%-10s %-14s %s  (%s)\n", label, fields_string(fields, setting, "name"),
+			fields_string(fields, setting, "value"), fields_string(fields, setting, "source"));
+		label = "";
+	}
+}
+
+static void print(FILE *out, struct fields *fields, const json_t *status)
+{
+	const json_t *models = fields_array(fields, status, "models");
+	const json_t *model;
+	size_t index;
+
+	print_manager(out, fields, status);
+	print_degraded(out, fields, status);
+	json_array_foreach (models, index, model)
+		print_model(out, fields, model);
+	print_budget(out, fields, fields_object(fields, status, "budget"));
+	print_pool(out, fields, fields_object(fields, status, "pool"));
+	print_loader(out, fields, fields_object(fields, status, "loader"));
+	print_settings(out, fields, status);
+}
+
+const struct verb verb_status = {
+	.name = "status",
+	.arguments = "",
+	.summary = "health, models, memory budget and what binds it, loader, settings",
+	.request = verb_request_bare,
+	.print = print,
+};

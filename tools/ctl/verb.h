@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A verb of cnrectl: how its words become a request, and how the manager's answer becomes text for a person. One file a
+ * verb. A verb neither talks to the manager nor writes to standard output or error: main.c does.
+ */
+#ifndef CNRE_TOOLS_CTL_VERB_H
+#define CNRE_TOOLS_CTL_VERB_H
+
+#include "tools/ctl/fields.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#define CTL_MESSAGE_BYTES 1024 /* one line for people: object, reason, what to do */
+
+struct verb {
+	const char *name;
+	const char *arguments;            /* as the usage text shows them; "" for none */
+	const char *summary;
+	/*
+	 * The request for these words (argv[0] is the verb's name), a new reference. Returns 0, or -EINVAL with the
+	 * reason in message: a usage error.
+	 */
+	int (*request)(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES]);
+	/* The answer for a person. Strings in it are printable already; a missing field is recorded in fields. */
+	void (*print)(FILE *out, struct fields *fields, const json_t *answer);
+};
+
+extern const struct verb verb_status;
+extern const struct verb verb_stats;
+extern const struct verb verb_clients;
+extern const struct verb verb_set;
+extern const struct verb verb_reset;
+
+/* For verbs that take no arguments. */
+int verb_request_bare(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES]);
+
+/* NULL: no such verb. */
+const struct verb *verb_find(const char *name);
+/* All of them, in the order of the usage text; NULL ends the list. */
+extern const struct verb *const verb_table[];
+
+#endif
