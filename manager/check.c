@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --check; see check.h. */
+#include "manager/check.h"
+
+#include "base/log.h"
+#include "base/size.h"
+#include "manager/settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static uint32_t largest_top_k(const struct manager *manager)
+{
+	uint32_t top_k = 0;
+
+	for (uint32_t i = 0; i < manager->model_count; i++)
+		if (top_k < manager->model[i].catalog->top_k)
+			top_k = manager->model[i].catalog->top_k;
+	return top_k;
+}
+
+int check_budget(struct manager *manager, char *message, size_t message_bytes)
+{
+	/* One client with top_k + 1 slabs, and one read in flight beside. */
+	uint64_t least = (largest_top_k(manager) + 2) * manager->window_bytes;
+	const struct budget_term *binding = &manager->budget.term[manager->budget.binding];
+	char has[16], needs[16];
+
+	if (manager->budget.bytes >= least || manager->budget.bytes >= manager->slab_bytes_total)
+		return 0;
+	(void)snprintf(message, message_bytes, "a budget of %s (%.200s) is too small: one client needs %s; %.100s",
+		       cnre_size_format(manager->budget.bytes, has, sizeof has), binding->source,
+		       cnre_size_format(least, needs, sizeof needs), binding->advice[0] != '\0' ? binding->advice : "raise --ram");
+	return -ENOSPC;
+}
+
+static void print_models(const struct manager *manager)
+{
+	char total[16], largest[16];
+
+	for (uint32_t i = 0; i < manager->model_count; i++) {
+		const struct model_catalog *catalog = manager->model[i].catalog;
+
+		(void)printf("model    %s: %s, %u layers, %u experts of at most %s, %s in all\n", catalog->directory, catalog->family,
+			     catalog->layer_count, catalog->object_count, cnre_size_format(catalog->payload_bytes_max, largest, sizeof largest),
+			     cnre_size_format(catalog->payload_bytes_total, total, sizeof total));
+	}
+}
+
+static void print_budget(const struct budget *budget)
+{
+	char size[16];
+
+	(void)printf("budget   %s\n", cnre_size_format(budget->bytes, size, sizeof size));
+	for (uint32_t i = 0; i < budget->term_count; i++) {
+		const struct budget_term *term = &budget->term[i];
+
+		(void)printf("  %c %10s  %s%s%s\n", i == budget->binding ? '*' : ' ', cnre_size_format(term->bytes, size, sizeof size),
+			     term->source, i == budget->binding && term->advice[0] != '\0' ? ": " : "",
+			     i == budget->binding ? term->advice : "");
+	}
+	if (budget->hugetlb_note != NULL && budget->hugetlb_note[0] != '\0')
+		(void)printf("  %s\n", budget->hugetlb_note);
+	for (uint32_t i = 0; i < BUDGET_HUGE_COUNT; i++)
+		(void)printf("  free huge pages of %s: %s\n", i == BUDGET_HUGE_2M ? "2 MiB" : "1 GiB",
+			     cnre_size_format(budget->huge_usable_bytes[i], size, sizeof size));
+}
+
+int check_print(struct manager *manager, const char *socket)
+{
+	struct settings_line line;
+	char message[512];
+	int r;
+
+	(void)printf("socket   %s\n", socket);
+	print_models(manager);
+	print_budget(&manager->budget);
+	(void)printf("settings\n");
+	for (uint32_t i = 0; settings_describe(manager->settings, i, &line); i++)
+		(void)printf("    %s = %s (%s)\n", line.name, line.value, line.source);
+	r = check_budget(manager, message, sizeof message);
+	if (r < 0)
+		cnre_log(CNRE_LOG_ERROR, "%s", message);
+	return r;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verbs of the control plane; see control.h. */
+#include "manager/control.h"
+
+#include "base/log.h"
+#include "base/size.h"
+#include "manager/pool.h"
+#include "manager/report.h"
+#include "manager/reservation.h"
+#include "manager/residency.h"
+#include "manager/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct answer {
+	int status;
+	json_t *json;                     /* on success; owned */
+	char message[256];                /* on failure */
+};
+
+static void refuse(struct answer *answer, int status, const char *message)
+{
+	answer->status = status;
+	(void)snprintf(answer->message, sizeof answer->message, "%s", message);
+}
+
+static void answer_set_ram(struct manager *manager, const char *value, struct answer *answer)
+{
+	uint64_t bytes;
+	int r;
+
+	if (value == NULL || cnre_size_parse(value, &bytes) < 0) {
+		refuse(answer, -EINVAL, "not a size: write for example 80G or 512M");
+		return;
+	}
+	r = residency_set_budget(manager, bytes);
+	if (r == -ENOSPC) {
+		char asked[16], least[16];
+
+		answer->status = r;
+		(void)snprintf(answer->message, sizeof answer->message,
+			       "%s is below what must stay: %u slabs are reserved by clients and %u by reads in flight, %s in all; detach clients or ask for more",
+			       cnre_size_format(bytes, asked, sizeof asked), manager->sessions->reserved_slabs, manager->loads_max,
+			       cnre_size_format(reservation_needed(manager) * manager->window_bytes, least, sizeof least));
+		return;
+	}
+	if (r < 0) {
+		refuse(answer, r, strerror(-r));
+		return;
+	}
+	cnre_log(CNRE_LOG_NOTICE, "set ram: the budget is now %llu bytes%s", (unsigned long long)bytes,
+		 r > 0 ? ", some of it still leased" : "");
+	answer->json = json_pack("{s:I, s:I, s:b}", "budget_bytes", (json_int_t)bytes, "resident_bytes",
+				 (json_int_t)cnre_counter_get(&manager->counters->resident_bytes), "trimming", r > 0);
+}
+
+static void answer_set(struct manager *manager, const json_t *request, struct answer *answer)
+{
+	const char *key = json_string_value(json_object_get(request, "key"));
+
+	if (key != NULL && strcmp(key, "ram") == 0)
+		answer_set_ram(manager, json_string_value(json_object_get(request, "value")), answer);
+	else
+		refuse(answer, -EINVAL, "no such setting: \"ram\" can be set");
+}
+
+static void answer_reset(struct manager *manager, struct answer *answer)
+{
+	uint32_t evicted, kept;
+
+	residency_evict_all(manager, &evicted, &kept);
+	answer->json = json_pack("{s:I, s:I}", "evicted", (json_int_t)evicted, "kept", (json_int_t)kept);
+}
+
+static void answer_verb(struct manager *manager, const struct peer *peer, const json_t *request, struct answer *answer)
+{
+	const char *verb = json_string_value(json_object_get(request, "verb"));
+
+	if (verb == NULL)
+		refuse(answer, -EINVAL, "the request names no verb");
+	else if (strcmp(verb, "status") == 0)
+		answer->json = report_status(manager);
+	else if (strcmp(verb, "stats") == 0)
+		answer->json = report_stats(manager);
+	else if (strcmp(verb, "clients") == 0)
+		answer->json = report_clients(manager);
+	else if (strcmp(verb, "set") != 0 && strcmp(verb, "reset") != 0)
+		refuse(answer, -EINVAL, "no such verb: status, stats, clients, set, reset");
+	else if (!peer_may_administer(peer))
+		refuse(answer, -EPERM, "only root and the manager's own user may change it");
+	else if (strcmp(verb, "set") == 0)
+		answer_set(manager, request, answer);
+	else
+		answer_reset(manager, answer);
+	if (answer->status == 0 && answer->json == NULL)
+		refuse(answer, -ENOMEM, "out of memory");
+}
+
+/* The JSON text in a sealed memfd: no bound by the socket's buffer, and the asker cannot be made to wait for us. */
+static int text_to_memfd(const char *text, size_t bytes)
+{
+	int fd = memfd_create("cnre-reply", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t written = 0;
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	while (written < bytes) {
+		ssize_t n = write(fd, text + written, bytes - written);
+
+		if (n < 0 && errno != EINTR)
+			goto fail;
+		if (n > 0)
+			written += (size_t)n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+		goto fail;
+	return fd;
+
+fail:
+	r = -errno;
+	(void)close(fd);
+	return r;
+}
+
+static int send_answer(int socket, uint32_t id, struct answer *answer)
+{
+	struct cnre_wire_reply reply = {.status = answer->status};
+	int fd = -1, r;
+
+	if (answer->json != NULL) {
+		char *text = json_dumps(answer->json, JSON_COMPACT | JSON_SORT_KEYS);
+
+		reply.text_bytes = text == NULL ? 0 : strlen(text);
+		fd = text == NULL ? -ENOMEM : text_to_memfd(text, reply.text_bytes);
+		free(text);
+		if (fd < 0) {
+			reply.text_bytes = 0;
+			refuse(answer, fd, strerror(-fd));
+		}
+	}
+	reply.status = answer->status;
+	(void)snprintf(reply.text, sizeof reply.text, "%s", answer->message);
+	cnre_wire_fill(&reply.header, CNRE_WIRE_REPLY, id, sizeof reply);
+	r = cnre_wire_send(socket, &reply, sizeof reply, &fd, fd >= 0 ? 1 : 0);
+	if (fd >= 0)
+		(void)close(fd);
+	return r;
+}
+
+int control_answer(struct manager *manager, const struct peer *peer, const struct cnre_wire_control *request)
+{
+	size_t bytes = request->header.bytes - sizeof *request; /* the receiver has checked that it arrived */
+	struct answer answer = {0};
+	json_t *json = NULL;
+	int r;
+
+	if (bytes <= CNRE_WIRE_CONTROL_MAX)
+		json = json_loadb(request->text, bytes, JSON_REJECT_DUPLICATES, NULL);
+	if (json_is_object(json))
+		answer_verb(manager, peer, json, &answer);
+	else
+		refuse(&answer, -EINVAL, "the request is not a JSON object");
+	r = send_answer(peer->socket, request->header.id, &answer);
+	json_decref(answer.json);
+	json_decref(json);
+	return r;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Accepting, the life of a connection before it is a session, and leaving when idle; see listener.h. */
+#include "manager/listener.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "manager/control.h"
+#include "manager/session.h"
+#include "manager/socket_path.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct connection {
+	struct loop_source source;
+	struct manager *manager;
+	struct peer peer;
+	struct connection *next, **link;
+	int64_t heard_ns;
+};
+
+struct listener {
+	struct loop_source source;        /* first: the callback gets its address */
+	struct manager *manager;
+	struct socket_path socket;
+	struct connection *connections;
+	uint32_t connection_count;
+	int64_t idle_exit_ns;
+	int64_t idle_since_ns;            /* 0: somebody is here */
+	int64_t paused_until_ns;          /* 0: accepting */
+	int64_t next_path_check_ns;
+	int lost_path;
+	struct cnre_log_limit refusal_limit;
+};
+
+/* ---- connections ---- */
+
+static void connection_forget(struct connection *connection)
+{
+	*connection->link = connection->next;
+	if (connection->next != NULL)
+		connection->next->link = connection->link;
+	connection->manager->listener->connection_count--;
+	free(connection);
+}
+
+static void connection_end(struct connection *connection)
+{
+	loop_remove(connection->manager->loop, &connection->source);
+	(void)close(connection->peer.socket);
+	if (connection->peer.pidfd >= 0)
+		(void)close(connection->peer.pidfd);
+	connection_forget(connection);
+}
+
+static int refuse_hello(struct connection *connection, uint32_t id, int status, const char *message)
+{
+	struct listener *listener = connection->manager->listener;
+	struct cnre_wire_welcome welcome = {.status = status, .manager_pid = (uint32_t)getpid()};
+
+	cnre_counter_add(&connection->manager->counters->attaches_refused, 1);
+	if (cnre_log_allowed(&listener->refusal_limit, cnre_clock_now_ns()))
+		cnre_log(CNRE_LOG_WARNING, "attach refused: pid %d, uid %u: %s: %s", (int)connection->peer.pid, connection->peer.uid,
+			 strerror(-status), message);
+	(void)snprintf(welcome.message, sizeof welcome.message, "%s", message);
+	cnre_wire_fill(&welcome.header, CNRE_WIRE_WELCOME, id, sizeof welcome);
+	return cnre_wire_send(connection->peer.socket, &welcome, sizeof welcome, NULL, 0);
+}
+
+/* 0: the connection is a session now, and gone; 1: it stays; negative: end it. */
+static int take_hello(struct connection *connection, const struct cnre_wire_hello *hello)
+{
+	char message[SESSION_MESSAGE_BYTES];
+	int r;
+
+	loop_remove(connection->manager->loop, &connection->source);
+	r = session_begin(connection->manager, &connection->peer, hello, message);
+	if (r == 0) {
+		connection_forget(connection);
+		return 0;
+	}
+	if (refuse_hello(connection, hello->header.id, r, message) < 0)
+		return -EPIPE;
+	return loop_add(connection->manager->loop, &connection->source, EPOLLIN | EPOLLRDHUP) < 0 ? -EPIPE : 1;
+}
+
+/* A client of another layout version cannot understand our structs, but the header and the status are where they were. */
+static int take_message(struct connection *connection)
+{
+	_Alignas(8) char buffer[CNRE_WIRE_MESSAGE_MAX];
+	int r = cnre_wire_receive(connection->peer.socket, buffer, NULL, NULL);
+
+	if (r == -EAGAIN)
+		return 1;
+	if (r == -EPROTO) {
+		(void)refuse_hello(connection, 0, -EPROTO, "the client speaks another layout version: install libcnre and cnre-managerd of one release");
+		return r;
+	}
+	if (r <= 0)
+		return -EPIPE;
+	connection->heard_ns = cnre_clock_now_ns();
+	if (cnre_wire_expect(buffer, r, CNRE_WIRE_HELLO, sizeof(struct cnre_wire_hello)) == 0)
+		return take_hello(connection, (const struct cnre_wire_hello *)buffer);
+	if (cnre_wire_expect(buffer, r, CNRE_WIRE_CONTROL, sizeof(struct cnre_wire_control)) == 0)
+		return control_answer(connection->manager, &connection->peer, (const struct cnre_wire_control *)buffer) < 0 ? -EPIPE : 1;
+	return -EBADMSG;
+}
+
+static void connection_ready(struct loop_source *source, uint32_t events)
+{
+	struct connection *connection = (struct connection *)((char *)source - offsetof(struct connection, source));
+	int r = (events & EPOLLIN) != 0 ? take_message(connection) : -EPIPE;
+
+	if (r < 0)
+		connection_end(connection);
+}
+
+static int connection_begin(struct listener *listener, int fd)
+{
+	struct connection *connection = calloc(1, sizeof *connection);
+	int r;
+
+	if (connection == NULL)
+		return -ENOMEM;
+	connection->manager = listener->manager;
+	connection->heard_ns = cnre_clock_now_ns();
+	connection->peer.socket = fd;
+	connection->source = (struct loop_source){.fd = fd, .ready = connection_ready};
+	r = peer_identify(&connection->peer);
+	if (r < 0)
+		goto drop;
+	r = loop_add(listener->manager->loop, &connection->source, EPOLLIN | EPOLLRDHUP);
+	if (r < 0)
+		goto drop_pidfd;
+	connection->next = listener->connections;
+	connection->link = &listener->connections;
+	if (connection->next != NULL)
+		connection->next->link = &connection->next;
+	listener->connections = connection;
+	listener->connection_count++;
+	listener->idle_since_ns = 0;
+	return 0;
+
+drop_pidfd:
+	if (connection->peer.pidfd >= 0)
+		(void)close(connection->peer.pidfd);
+drop:
+	free(connection);
+	return r;
+}
+
+/* ---- accepting ---- */
+
+/* Out of descriptors, or of room: stop listening for a moment. Level-triggered accept would spin (D12). */
+static void pause_accepting(struct listener *listener)
+{
+	if (loop_change(listener->manager->loop, &listener->source, 0) == 0)
+		listener->paused_until_ns = cnre_clock_now_ns() + LISTENER_PAUSE_NS;
+}
+
+static void accept_one(struct loop_source *source, uint32_t events)
+{
+	struct listener *listener = (struct listener *)source;
+	int fd;
+
+	(void)events;
+	if (listener->connection_count >= LISTENER_CONNECTIONS_MAX) {
+		pause_accepting(listener);
+		return;
+	}
+	fd = accept4(listener->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			if (cnre_log_allowed(&listener->refusal_limit, cnre_clock_now_ns()))
+				cnre_log(CNRE_LOG_WARNING, "accept: %s: raise LimitNOFILE or end clients", strerror(errno));
+			pause_accepting(listener);
+		}
+		return;
+	}
+	if (connection_begin(listener, fd) < 0)
+		(void)close(fd);
+}
+
+/* ---- time ---- */
+
+static void end_silent(struct listener *listener, int64_t now_ns)
+{
+	struct connection *next;
+
+	for (struct connection *connection = listener->connections; connection != NULL; connection = next) {
+		next = connection->next;
+		if (now_ns - connection->heard_ns > LISTENER_SILENCE_NS)
+			connection_end(connection);
+	}
+}
+
+/* R30: another program put its own file at our path. Those who are attached are served; nobody new can find us. */
+static void check_path(struct listener *listener, int64_t now_ns)
+{
+	listener->next_path_check_ns = now_ns + LISTENER_PATH_CHECK_NS;
+	if (listener->lost_path || socket_path_is_ours(&listener->socket))
+		return;
+	listener->lost_path = 1;
+	cnre_log(CNRE_LOG_ERROR, "the socket %s is not ours any more: attached clients are served, then this manager leaves; start it again",
+		 listener->socket.path);
+}
+
+static int is_idle(const struct listener *listener)
+{
+	return listener->connection_count == 0 && listener->manager->sessions->active_count == 0;
+}
+
+/*
+ * R30: unlink, then leave. Whoever connected between the two reads EOF before the first reply and starts over, and finds
+ * either no socket or the next manager's (tests/model/start.pml); so nobody needs to be waited for here.
+ */
+static void leave(struct listener *listener)
+{
+	socket_path_unlink(&listener->socket);
+	listener->manager->stopping = 1;
+}
+
+static void check_idle(struct listener *listener, int64_t now_ns)
+{
+	int64_t limit_ns = listener->lost_path ? 1 : listener->idle_exit_ns;
+
+	if (!is_idle(listener) || limit_ns == 0) {
+		listener->idle_since_ns = 0;
+		return;
+	}
+	if (listener->idle_since_ns == 0)
+		listener->idle_since_ns = now_ns;
+	else if (now_ns - listener->idle_since_ns >= limit_ns)
+		leave(listener);
+}
+
+void listener_tick(struct manager *manager, int64_t now_ns)
+{
+	struct listener *listener = manager->listener;
+
+	if (listener->paused_until_ns != 0 && now_ns >= listener->paused_until_ns) {
+		listener->paused_until_ns = 0;
+		(void)loop_change(manager->loop, &listener->source, EPOLLIN);
+	}
+	end_silent(listener, now_ns);
+	if (now_ns >= listener->next_path_check_ns)
+		check_path(listener, now_ns);
+	check_idle(listener, now_ns);
+}
+
+int64_t listener_deadline_ns(const struct manager *manager)
+{
+	const struct listener *listener = manager->listener;
+	int64_t deadline_ns = listener->next_path_check_ns;
+
+	if (listener->paused_until_ns != 0 && listener->paused_until_ns < deadline_ns)
+		deadline_ns = listener->paused_until_ns;
+	if (listener->idle_since_ns != 0 && listener->idle_since_ns + listener->idle_exit_ns < deadline_ns)
+		deadline_ns = listener->idle_since_ns + listener->idle_exit_ns;
+	return deadline_ns;
+}
+
+/* ---- life ---- */
+
+int listener_open(struct manager *manager, const struct listener_setup *setup, char message[256])
+{
+	struct listener *listener = calloc(1, sizeof *listener);
+	int r;
+
+	if (listener == NULL) {
+		(void)snprintf(message, 256, "out of memory");
+		return -ENOMEM;
+	}
+	r = socket_path_open(&listener->socket, setup->path, setup->mode, setup->group, message);
+	if (r < 0)
+		goto drop;
+	listener->manager = manager;
+	listener->idle_exit_ns = setup->idle_exit_ns;
+	listener->refusal_limit.burst = 20;
+	listener->next_path_check_ns = cnre_clock_now_ns() + LISTENER_PATH_CHECK_NS;
+	listener->source = (struct loop_source){.fd = listener->socket.fd, .ready = accept_one};
+	r = loop_add(manager->loop, &listener->source, EPOLLIN);
+	if (r < 0) {
+		(void)snprintf(message, 256, "cannot watch the socket: %s", strerror(-r));
+		goto close_socket;
+	}
+	manager->listener = listener;
+	return 0;
+
+close_socket:
+	socket_path_unlink(&listener->socket);
+	socket_path_close(&listener->socket);
+drop:
+	free(listener);
+	return r;
+}
+
+void listener_close(struct manager *manager)
+{
+	struct listener *listener = manager->listener;
+
+	if (listener == NULL)
+		return;
+	socket_path_unlink(&listener->socket);
+	while (listener->connections != NULL)
+		connection_end(listener->connections);
+	loop_remove(manager->loop, &listener->source);
+	socket_path_close(&listener->socket);
+	free(listener);
+	manager->listener = NULL;
+}
+
+const char *listener_path(const struct manager *manager)
+{
+	return manager->listener->socket.path;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cnre-managerd: from settings to a budget and a serving manager. The only file of the manager that prints and exits. */
+#include "base/check.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "manager/budget.h"
+#include "manager/check.h"
+#include "manager/notify.h"
+#include "manager/path.h"
+#include "manager/pool.h"
+#include "manager/serve.h"
+#include "manager/settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+enum { EXIT_DONE, EXIT_FAILED, EXIT_USAGE };
+
+static struct manager manager; /* some hundred KiB of tables, and there is one */
+
+static void print_help(void)
+{
+	struct settings_help help;
+
+	(void)printf("cnre-managerd: keeps the experts of models resident once for every engine on this machine\n\n"
+		     "usage: cnre-managerd --model DIR [--ram SIZE] [--socket PATH] ...\n\n");
+	for (uint32_t i = 0; settings_help_at(i, &help); i++) {
+		(void)printf("  --%s%s%s\n      %s", help.name, help.argument != NULL ? " " : "", help.argument != NULL ? help.argument : "",
+			     help.sentence);
+		if (help.default_text != NULL && help.default_text[0] != '\0')
+			(void)printf(" Default: %s.", help.default_text);
+		if (help.environment != NULL)
+			(void)printf(" Environment: %s.", help.environment);
+		(void)printf("\n");
+	}
+	(void)printf("\nSizes take K M G T (binary). See cnre-managerd(8).\n");
+}
+
+static enum cnre_backing first_backing(const struct settings *settings)
+{
+	switch (settings->hugepages) {
+	case SETTINGS_HUGEPAGES_2M:
+		return CNRE_BACKING_2M;
+	case SETTINGS_HUGEPAGES_THP:
+		return CNRE_BACKING_THP;
+	case SETTINGS_HUGEPAGES_4K:
+		return CNRE_BACKING_4K;
+	default:
+		return CNRE_BACKING_1G;
+	}
+}
+
+static struct serve_setup setup_from(const struct settings *settings, const char *socket, uint64_t budget_bytes)
+{
+	return (struct serve_setup){
+		.budget_bytes = budget_bytes,
+		.first_backing = first_backing(settings),
+		.numa_node = -1,
+		.policy = settings->policy,
+		.clients_max = settings->clients_max,
+		.loader = {
+			.engine = settings->io == SETTINGS_IO_URING ? LOADER_ENGINE_URING
+				  : settings->io == SETTINGS_IO_POOL ? LOADER_ENGINE_POOL
+								     : LOADER_ENGINE_AUTO,
+			.reads_in_flight_max = settings->reads_in_flight,
+			.force_buffered = settings->direct == SETTINGS_DIRECT_NO,
+		},
+		.listener = {
+			.path = socket,
+			.mode = settings->socket_mode,
+			.group = settings->socket_group,
+			.idle_exit_ns = (int64_t)(settings->idle_exit_ns > INT64_MAX ? INT64_MAX : settings->idle_exit_ns),
+		},
+	};
+}
+
+static int add_models(const struct settings *settings, char *message)
+{
+	for (uint32_t i = 0; i < settings->model.count; i++) {
+		int r = serve_add_model(&manager, settings->model.item[i], message);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int decide_budget(const struct settings *settings, char *message)
+{
+	uint64_t least = POOL_WINDOWS_MIN * manager.window_bytes;
+	struct budget_request request = {
+		.configured_bytes = settings->ram_bytes,
+		.configured_source = settings_source_name(settings, "ram"),
+		.needed_bytes = manager.slab_bytes_total > least ? manager.slab_bytes_total : least,
+		.private_bytes = settings->private_bytes,
+		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M, settings->hugepages <= SETTINGS_HUGEPAGES_1G},
+	};
+	static struct budget_inputs inputs; /* large */
+	int r = budget_read_inputs("/", &inputs, message, SERVE_MESSAGE_BYTES);
+
+	if (r < 0)
+		return r;
+	budget_decide(&inputs, &request, &manager.budget);
+	return 0;
+}
+
+static void announce(const char *socket)
+{
+	char status[256], size[16];
+
+	(void)snprintf(status, sizeof status, "READY=1\nSTATUS=serving %u model(s) from %s on %.100s\n", manager.model_count,
+		       cnre_size_format(manager.budget.bytes, size, sizeof size), socket);
+	(void)notify_send(status);
+	(void)printf("ready: %s\n", socket);
+	(void)fflush(stdout);
+}
+
+static int serve(const struct settings *settings, const char *socket, char *message)
+{
+	struct serve_setup setup = setup_from(settings, socket, manager.budget.bytes);
+	int r = serve_open(&manager, &setup, message);
+
+	if (r < 0)
+		return r;
+	announce(listener_path(&manager));
+	serve_run(&manager);
+	serve_close(&manager);
+	return 0;
+}
+
+static int fail(const char *message)
+{
+	cnre_log(CNRE_LOG_ERROR, "%s", message);
+	return EXIT_FAILED;
+}
+
+static int run(const struct settings *settings)
+{
+	char message[SERVE_MESSAGE_BYTES] = "", socket[128];
+
+	if (settings->mirror.count + settings->dir.count > 0)
+		return fail("--mirror and --dir are not in this build: serve one directory with --model");
+	if (path_of_socket(settings->socket, socket, sizeof socket, message, sizeof message) < 0)
+		return fail(message);
+	manager.settings = settings;
+	if (add_models(settings, message) < 0 || decide_budget(settings, message) < 0)
+		return fail(message);
+	if (settings->check)
+		return check_print(&manager, socket) < 0 ? EXIT_FAILED : EXIT_DONE;
+	if (check_budget(&manager, message, sizeof message) < 0 || serve(settings, socket, message) < 0)
+		return fail(message);
+	return EXIT_DONE;
+}
+
+int main(int argc, char *argv[])
+{
+	struct settings *settings;
+	char message[SERVE_MESSAGE_BYTES] = "";
+	int r;
+
+	cnre_log_open("cnre-managerd", CNRE_LOG_INFO);
+	r = settings_open(&settings, argc, argv, message, sizeof message);
+	if (r < 0) {
+		cnre_log(CNRE_LOG_ERROR, "%s", message);
+		return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	}
+	cnre_log_open("cnre-managerd", (enum cnre_log_level)settings->log_level);
+	(void)prctl(PR_SET_NAME, "cnre-managerd");
+	if (settings->help) {
+		print_help();
+		r = EXIT_DONE;
+	} else if (settings->version) {
+		(void)printf("cnre-managerd %s\n", CNRE_VERSION);
+		r = EXIT_DONE;
+	} else {
+		r = run(settings);
+	}
+	settings_close(settings);
+	return r;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manager's parts and where they meet. Everything here belongs to the core thread: no locks. Only manager/worker.c
+ * and manager/bell.c have other threads, and those touch nothing of this.
+ */
+#ifndef CNRE_MANAGER_MANAGER_H
+#define CNRE_MANAGER_MANAGER_H
+
+#include "manager/budget.h"
+#include "model/catalog.h"
+#include "shm/counters.h"
+#include "shm/segment.h"
+
+#include <stdint.h>
+
+#define MANAGER_MODELS_MAX 16u
+
+struct bell;
+struct listener;
+struct loader;
+struct loop;
+struct pool;
+struct residency;
+struct session_table;
+struct settings;
+struct worker;
+
+/* A checkpoint that is served: its catalog, and the two segments that clients map. */
+struct served_model {
+	struct model_catalog *catalog;
+	struct cnre_segment catalog_segment, directory_segment;
+	struct cnre_directory *directory;
+	uint32_t number;                  /* index among the served models */
+	uint32_t first_owner;             /* object i of this model is owner first_owner + i in pool, policy, residency */
+	uint32_t *file_of_shard;          /* loader's file numbers */
+};
+
+struct manager {
+	const struct settings *settings;
+	struct budget budget;             /* as decided at the start, with its terms */
+	struct cnre_segment page_segment, counters_segment, state_segment;
+	struct cnre_page *page;
+	struct cnre_counters *counters;
+	struct cnre_state_table *state;
+	struct served_model model[MANAGER_MODELS_MAX];
+	uint32_t model_count, owner_count;
+	uint32_t loads_max;               /* objects on their way at once, over all drives (R16) */
+	uint64_t window_bytes;            /* the largest slab of any model: the unit of reservations */
+	uint64_t slab_bytes_total;        /* all objects of all models */
+	struct pool *pool;
+	struct loader *loader;
+	struct residency *residency;
+	struct session_table *sessions;
+	struct worker *worker;
+	struct bell *bell;
+	struct loop *loop;
+	struct listener *listener;
+	uint32_t clients_max;
+	int64_t started_ns;
+	int stopping;                     /* a signal or the idle exit asked for the end */
+};
+
+#endif

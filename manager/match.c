@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding the model of a HELLO; see match.h. */
+#include "manager/match.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int same(const unsigned char *a, const unsigned char *b)
+{
+	return memcmp(a, b, CNRE_IDENTITY_BYTES) == 0;
+}
+
+/* The same checkpoint in another revision: the path is ours, or the config or the set of shards is the same. */
+static int is_relative(const struct model_catalog *catalog, const struct cnre_wire_hello *hello, const char *path)
+{
+	return strcmp(catalog->directory, path) == 0 || same(catalog->fingerprint.config, hello->config) ||
+	       (catalog->fingerprint.shard_count > 1 && same(catalog->fingerprint.names, hello->names));
+}
+
+static int match_by_path(struct manager *manager, const struct cnre_wire_hello *hello, const char *path, struct served_model **ret_model,
+			 char *message, size_t message_bytes)
+{
+	for (uint32_t i = 0; i < manager->model_count; i++) {
+		if (same(manager->model[i].catalog->fingerprint.identity, hello->identity)) {
+			*ret_model = &manager->model[i];
+			return 0;
+		}
+	}
+	for (uint32_t i = 0; i < manager->model_count; i++) {
+		if (is_relative(manager->model[i].catalog, hello, path)) {
+			(void)snprintf(message, message_bytes,
+				       "%.80s differs from the served %.80s in config, shard name, size or header: use the same revision, or restart the manager",
+				       path, manager->model[i].catalog->directory);
+			return -ESTALE;
+		}
+	}
+	(void)snprintf(message, message_bytes, "%.120s is not served here: start cnre-managerd with --model for it", path);
+	return -ENOENT;
+}
+
+int match_model(struct manager *manager, const struct cnre_wire_hello *hello, struct served_model **ret_model, char *message,
+		size_t message_bytes)
+{
+	char model[CNRE_WIRE_MODEL_MAX];
+
+	(void)snprintf(model, sizeof model, "%.*s", (int)sizeof hello->model - 1, hello->model);
+	if (hello->by_path)
+		return match_by_path(manager, hello, model, ret_model, message, message_bytes);
+	for (uint32_t i = 0; i < manager->model_count; i++) {
+		if (strcmp(manager->model[i].catalog->name, model) == 0) {
+			*ret_model = &manager->model[i];
+			return 0;
+		}
+	}
+	(void)snprintf(message, message_bytes, "no model \"%.80s\" is served here: see cnrectl status", model);
+	return -ENOENT;
+}

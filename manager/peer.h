@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is at the other end of a Unix socket: credentials from the kernel and a pidfd, never a number reopened later (R11). */
+#ifndef CNRE_MANAGER_PEER_H
+#define CNRE_MANAGER_PEER_H
+
+#include <sys/types.h>
+
+struct peer {
+	int socket;
+	int pidfd;                        /* -1: none could be had; then hang-up is death */
+	uid_t uid;
+	gid_t gid;
+	pid_t pid;                        /* for people only: 0 in another pid namespace */
+};
+
+/* Fills all but `socket` from it. 0 or -errno. */
+int peer_identify(struct peer *peer);
+
+/* 1: root, or the manager's own user: may change settings. */
+int peer_may_administer(const struct peer *peer);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What waits for a slab: for each client a list of demands and a list of prefetches, in order of arrival, plus one
+ * common list for demands whose client has ended. An owner is in at most one list, so all links are made at the start
+ * and the queue is bounded by the number of objects. Lists are rings around a sentinel: an owner leaves its list
+ * without the list being known, and a whole list moves in O(1).
+ */
+#ifndef CNRE_MANAGER_QUEUE_H
+#define CNRE_MANAGER_QUEUE_H
+
+#include "shm/layout.h"
+
+#include <stdint.h>
+
+#define QUEUE_NONE UINT32_MAX
+#define QUEUE_PREFETCHES_PER_CLIENT 128u          /* queued at once; more are refused */
+#define QUEUE_SLOTS (CNRE_SESSIONS_MAX + 1u)     /* one a session slot; the last is common */
+
+struct queue;
+
+int queue_open(struct queue **ret_queue, uint32_t owner_count);
+struct queue *queue_close(struct queue *queue);
+
+/* Demand: queues it, or lifts a queued prefetch. `starter` is remembered from the first demand. */
+void queue_push_demand(struct queue *queue, uint32_t slot, uint32_t owner, uint32_t starter);
+/* Prefetch: 1 queued or queued already, 0 refused (too many of this client). */
+int queue_push_prefetch(struct queue *queue, uint32_t slot, uint32_t owner);
+
+int queue_has_demand(const struct queue *queue, uint32_t slot);
+/* Demands of a client in order: QUEUE_NONE begins and ends. Valid until the queue changes. */
+uint32_t queue_next_demand(const struct queue *queue, uint32_t slot, uint32_t previous);
+uint32_t queue_starter(const struct queue *queue, uint32_t owner);
+uint32_t queue_first_prefetch(struct queue *queue); /* round robin over clients; QUEUE_NONE: none */
+void queue_remove(struct queue *queue, uint32_t owner);
+
+/* Drops a client's queued prefetches of owners first .. first + count - 1; how many. */
+uint32_t queue_drop_prefetches(struct queue *queue, uint32_t slot, uint32_t first, uint32_t count);
+/* A client ends: its demands move to the common list, its prefetches are dropped. */
+void queue_forget_slot(struct queue *queue, uint32_t slot);
+
+uint32_t queue_demand_count(const struct queue *queue);
+uint32_t queue_prefetch_count(const struct queue *queue);
+uint32_t queue_count(const struct queue *queue);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the manager says about itself, as JSON objects for the control plane. The keys are stable (doc/man/cnrectl.1). */
+#ifndef CNRE_MANAGER_REPORT_H
+#define CNRE_MANAGER_REPORT_H
+
+#include "manager/manager.h"
+
+struct json_t;
+
+struct json_t *report_status(struct manager *manager);
+struct json_t *report_stats(struct manager *manager);
+struct json_t *report_clients(struct manager *manager);
+
+#endif

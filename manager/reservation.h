@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much a client may hold at once (R15), counted in slabs of the largest class so that any object fits any slab:
+ * sum(reservations) + loads in flight + quarantined slabs <= windows of the pool. With that, a demand always finds room.
+ */
+#ifndef CNRE_MANAGER_RESERVATION_H
+#define CNRE_MANAGER_RESERVATION_H
+
+#include "manager/manager.h"
+
+#define RESERVATION_DEFAULT_SLABS 64u     /* asked for, plus top_k, when the client names no number */
+
+/*
+ * Grants a reservation: exactly what reserve_bytes asks for, or for 0 a share of what is free. The grant is not yet
+ * counted: the session adds it to reserved_slabs.
+ * Returns:  0, or -ENOSPC; message then says the numbers and what to do.
+ */
+int reservation_grant(struct manager *manager, const struct served_model *model, uint64_t reserve_bytes,
+		      uint32_t *ret_slabs, char *message, size_t message_bytes);
+
+/* After the sum changed: tells the pool how many windows must be guaranteed. */
+void reservation_apply(struct manager *manager);
+
+/* Slabs that must stay: reservations and loads in flight. */
+uint32_t reservation_needed(const struct manager *manager);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which objects are resident: the only writer of every directory. Single flight, queues of demand and prefetch, slabs
+ * and their eviction, and the budget. It asks the policy whom to evict, the pool for room, the loader for bytes, and the
+ * sessions' ledgers whether anybody holds a lease.
+ *
+ * Crash notes (who repairs what is in doc/shared-memory.md): a load writes place, then LOADING, then submits; a killed
+ * manager leaves LOADING with a place, whose slab late DMA may still write. An eviction writes EVICTING, scans, then
+ * ABSENT or READY; a killed manager leaves EVICTING, which adoption decides by scanning again.
+ */
+#ifndef CNRE_MANAGER_RESIDENCY_H
+#define CNRE_MANAGER_RESIDENCY_H
+
+#include "manager/manager.h"
+
+#include <stdint.h>
+
+#define RESIDENCY_PREFETCH_QUEUE_MAX 1024u  /* queued prefetches of all clients; more are dropped */
+#define RESIDENCY_VICTIM_TRIES 64u          /* evictions in policy order before a window is emptied instead */
+#define RESIDENCY_STARVED_RETRY_NS 5000000  /* a demand found no room although R15 promises it: look again then */
+
+struct policy;
+struct session;
+
+int residency_open(struct manager *manager, const char *policy_name, uint32_t loads_max, uint64_t budget_bytes);
+void residency_close(struct manager *manager);
+
+/* A client asks for an object: queues it, joins what is on its way, or does nothing if it is resident. */
+enum residency_kind { RESIDENCY_DEMAND, RESIDENCY_PREFETCH };
+void residency_request(struct manager *manager, struct session *session, uint32_t owner, enum residency_kind kind);
+
+/* The order in which clients used objects, for the policy (from the access log). */
+void residency_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count);
+void residency_access(struct manager *manager, uint32_t owner, int hit);
+
+/* Queued demands of a session that ends go to a common queue: others may wait for them. Prefetches are dropped. */
+void residency_forget_session(struct manager *manager, uint32_t slot);
+
+/* Submits what can be submitted. Call once per loop turn, after the channels were looked at. */
+void residency_pump(struct manager *manager);
+
+/* When residency_pump wants to be called again at the latest; CNRE_NEVER: when something happens. */
+int64_t residency_deadline_ns(const struct manager *manager);
+
+/*
+ * The budget at run time: 0 done, 1 done as far as leases allow (the rest follows), -ENOSPC below the guarantee.
+ * Resident bytes never exceed the old budget on the way, and the new one from the moment this returns, leases aside.
+ */
+int residency_set_budget(struct manager *manager, uint64_t budget_bytes);
+
+/* Evicts every object that nobody holds; counts. */
+void residency_evict_all(struct manager *manager, uint32_t *ret_evicted, uint32_t *ret_kept);
+
+uint32_t residency_objects(const struct manager *manager, const struct served_model *model); /* resident now */
+uint32_t residency_queued(const struct manager *manager);
+const char *residency_policy_name(const struct manager *manager);
+
+/* Answers for the pool (struct pool_tenants). */
+int residency_is_busy(void *manager, uint32_t owner);
+int residency_evict(void *manager, uint32_t owner);
+
+#endif

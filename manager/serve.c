@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening, the core loop and closing; see serve.h. */
+#include "manager/serve.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "manager/bell.h"
+#include "manager/channel.h"
+#include "manager/directory.h"
+#include "manager/notify.h"
+#include "manager/pool.h"
+#include "manager/reservation.h"
+#include "manager/residency.h"
+#include "manager/session.h"
+#include "manager/worker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+/* A slab must be free for each load in flight beside what clients reserve, so a small pool gets few of them. */
+#define LOADS_PER_WINDOW_SHARE 4u
+
+/* ---- descriptors that only wake the loop ---- */
+
+struct wakers {
+	struct loop_source signals, worker, loader;
+	struct manager *manager;
+};
+
+static struct wakers wakers;
+
+static void signal_arrived(struct loop_source *source, uint32_t events)
+{
+	struct signalfd_siginfo info;
+
+	(void)events;
+	if (read(source->fd, &info, sizeof info) != (ssize_t)sizeof info)
+		return;
+	if (info.ssi_signo == SIGHUP)
+		return; /* nothing to reload yet, and nothing to die of: a closing terminal is no reason to stop serving */
+	cnre_log(CNRE_LOG_NOTICE, "signal %u: stopping", info.ssi_signo);
+	wakers.manager->stopping = 1;
+}
+
+static void worker_finished(struct loop_source *source, uint32_t events)
+{
+	(void)source;
+	(void)events;
+	(void)worker_reap(wakers.manager->worker);
+}
+
+static void loader_finished(struct loop_source *source, uint32_t events)
+{
+	(void)source; /* the turn reaps the loader in any case */
+	(void)events;
+}
+
+static int open_signals(void)
+{
+	sigset_t wanted;
+	int fd;
+
+	(void)sigemptyset(&wanted);
+	(void)sigaddset(&wanted, SIGTERM);
+	(void)sigaddset(&wanted, SIGINT);
+	(void)sigaddset(&wanted, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &wanted, NULL) < 0)
+		return -errno;
+	fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+static int watch_wakers(struct manager *manager)
+{
+	int r = open_signals();
+
+	if (r < 0)
+		return r;
+	wakers.manager = manager;
+	wakers.signals = (struct loop_source){.fd = r, .ready = signal_arrived};
+	wakers.worker = (struct loop_source){.fd = worker_event_fd(manager->worker), .ready = worker_finished};
+	r = loop_add(manager->loop, &wakers.signals, EPOLLIN);
+	if (r == 0)
+		r = loop_add(manager->loop, &wakers.worker, EPOLLIN);
+	if (r == 0 && loader_ring(manager->loader) == NULL) {
+		wakers.loader = (struct loop_source){.fd = loader_event_fd(manager->loader), .ready = loader_finished};
+		r = loop_add(manager->loop, &wakers.loader, EPOLLIN);
+	}
+	if (r < 0)
+		(void)close(wakers.signals.fd);
+	return r;
+}
+
+/* ---- callbacks between the parts ---- */
+
+static void ring_completion(void *context, uint64_t user_data, int result)
+{
+	struct manager *manager = context;
+
+	if (user_data == LOOP_RING_USER_DATA)
+		loop_ring_fired(manager->loop);
+	else
+		bell_ring_fired(manager->bell, user_data, result);
+}
+
+static void memory_added(void *context, uint32_t segment, const struct cnre_segment *memory)
+{
+	struct manager *manager = context;
+
+	(void)loader_add_memory(manager->loader, memory->base, memory->bytes, segment); /* unregistered memory is slower, not wrong */
+	/* [V1] relaxed: a hint for tools; clients ask over the socket. */
+	atomic_store_explicit(&manager->page->segment_count, segment + 1, memory_order_relaxed);
+}
+
+static void memory_removed(void *context, uint32_t segment, const struct cnre_segment *memory)
+{
+	struct manager *manager = context;
+
+	(void)memory;
+	if (manager->loader != NULL) /* closed first at the end, so that no read outlives its memory */
+		loader_remove_memory(manager->loader, segment);
+}
+
+static void pool_note(void *context, const char *line)
+{
+	(void)context;
+	cnre_log(CNRE_LOG_WARNING, "memory: %s", line);
+}
+
+/* ---- opening ---- */
+
+static int say(char *message, int error, const char *what)
+{
+	(void)snprintf(message, SERVE_MESSAGE_BYTES, "%s: %s", what, strerror(-error));
+	return error;
+}
+
+int serve_add_model(struct manager *manager, const char *directory, char message[SERVE_MESSAGE_BYTES])
+{
+	struct served_model *model = &manager->model[manager->model_count];
+	int r;
+
+	if (manager->model_count == MANAGER_MODELS_MAX) {
+		(void)snprintf(message, SERVE_MESSAGE_BYTES, "more than %u models: start a second manager", MANAGER_MODELS_MAX);
+		return -E2BIG;
+	}
+	r = model_catalog_open(&model->catalog, directory, message);
+	if (r < 0)
+		return r;
+	model->number = manager->model_count++;
+	model->first_owner = manager->owner_count;
+	manager->owner_count += model->catalog->object_count;
+	manager->slab_bytes_total += model->catalog->slab_bytes_total;
+	if (manager->window_bytes < model->catalog->slab_bytes_max)
+		manager->window_bytes = model->catalog->slab_bytes_max;
+	return 0;
+}
+
+static int create_own_segment(struct cnre_segment *segment, const char *name, enum cnre_segment_kind kind, uint64_t bytes)
+{
+	int r;
+
+	bytes = cnre_size_align_up(bytes, CNRE_PAGE_BYTES);
+	r = cnre_segment_create(segment, name, bytes, CNRE_BACKING_4K, -1, 0);
+	if (r < 0)
+		return r;
+	cnre_segment_fill_header(segment->base, kind, bytes);
+	cnre_segment_publish(segment->base);
+	return 0;
+}
+
+static int open_own_segments(struct manager *manager, char *message)
+{
+	int r = create_own_segment(&manager->page_segment, "cnre-page", CNRE_SEGMENT_PAGE, sizeof(struct cnre_page));
+
+	if (r == 0)
+		r = create_own_segment(&manager->counters_segment, "cnre-counters", CNRE_SEGMENT_COUNTERS, sizeof(struct cnre_counters));
+	if (r == 0)
+		r = create_own_segment(&manager->state_segment, "cnre-state", CNRE_SEGMENT_STATE, sizeof(struct cnre_state_table));
+	if (r < 0)
+		return say(message, r, "cannot make shared memory");
+	manager->page = manager->page_segment.base;
+	manager->counters = manager->counters_segment.base;
+	manager->state = manager->state_segment.base;
+	manager->state->epoch = 1;
+	/* [V2] relaxed: no client has the page yet. */
+	atomic_store_explicit(&manager->page->epoch, 1, memory_order_relaxed);
+	for (uint32_t i = 0; i < manager->model_count; i++) {
+		r = directory_build(&manager->model[i]);
+		if (r < 0)
+			return say(message, r, "cannot make the directory of a model");
+	}
+	return 0;
+}
+
+/* Every shard of every model, found direct or buffered; a file that changed since its catalog was made is refused. */
+static int add_files(struct manager *manager, char *message)
+{
+	for (uint32_t m = 0; m < manager->model_count; m++) {
+		struct served_model *model = &manager->model[m];
+
+		model->file_of_shard = calloc(model->catalog->shard_count, sizeof *model->file_of_shard);
+		if (model->file_of_shard == NULL)
+			return say(message, -ENOMEM, "cannot remember the shards");
+		for (uint32_t i = 0; i < model->catalog->shard_count; i++) {
+			const struct model_shard *shard = &model->catalog->shard[i];
+			int file = loader_add_file(manager->loader, shard->path, shard->bytes);
+
+			if (file < 0) {
+				(void)snprintf(message, SERVE_MESSAGE_BYTES, "%.300s: %s: check the file and its permissions", shard->path, strerror(-file));
+				return file;
+			}
+			model->file_of_shard[i] = (uint32_t)file;
+			if (!loader_file_is_direct(manager->loader, (uint32_t)file))
+				cnre_counter_add(&manager->counters->direct_fallbacks, 1);
+		}
+	}
+	return 0;
+}
+
+static int open_loader(struct manager *manager, const struct serve_setup *setup, char *message)
+{
+	struct loader_setup loader = setup->loader;
+	uint64_t share = setup->budget_bytes / manager->window_bytes / LOADS_PER_WINDOW_SHARE;
+	struct loader_status status;
+	int r;
+
+	if (loader.reads_in_flight_max == 0)
+		loader.reads_in_flight_max = LOADER_READS_IN_FLIGHT_DEFAULT;
+	if (loader.reads_in_flight_max > share)
+		loader.reads_in_flight_max = share > 0 ? (uint32_t)share : 1;
+	r = loader_open(&manager->loader, &loader);
+	if (r < 0)
+		return say(message, r, "cannot start the loader");
+	loader_set_foreign(manager->loader, ring_completion, manager);
+	loader_get_status(manager->loader, &status);
+	if (status.reason[0] != '\0')
+		cnre_log(CNRE_LOG_WARNING, "loader: %s", status.reason);
+	return add_files(manager, message);
+}
+
+static int open_pool(struct manager *manager, const struct serve_setup *setup, char *message)
+{
+	struct pool_setup pool = {
+		.budget_bytes = setup->budget_bytes,
+		.window_bytes = manager->window_bytes,
+		.slab_bytes_total = manager->slab_bytes_total,
+		.first_backing = setup->first_backing,
+		.numa_node = setup->numa_node,
+		.tenants = {.context = manager, .is_busy = residency_is_busy, .evict = residency_evict},
+		.memory = {.context = manager, .added = memory_added, .removed = memory_removed},
+		.note = pool_note,
+	};
+	struct pool_status status;
+	int r = pool_open(&manager->pool, &pool, message);
+
+	if (r < 0)
+		return r;
+	pool_get_status(manager->pool, &status);
+	cnre_counter_set(&manager->counters->pool_bytes, status.backed_bytes);
+	cnre_counter_set(&manager->page->pool_bytes, status.backed_bytes);
+	return 0;
+}
+
+static int open_parts(struct manager *manager, const struct serve_setup *setup, char *message)
+{
+	struct loader_status loader;
+	int r;
+
+	r = open_own_segments(manager, message);
+	if (r < 0)
+		return r;
+	r = loop_open(&manager->loop);
+	if (r == 0)
+		r = worker_open(&manager->worker);
+	if (r == 0)
+		r = session_table_open(&manager->sessions);
+	if (r < 0)
+		return say(message, r, "cannot start");
+	r = open_loader(manager, setup, message);
+	if (r < 0)
+		return r;
+	loader_get_status(manager->loader, &loader);
+	manager->loads_max = loader.reads_in_flight_max * loader.drives;
+	r = open_pool(manager, setup, message);
+	if (r < 0)
+		return r;
+	r = residency_open(manager, setup->policy, manager->loads_max, setup->budget_bytes);
+	if (r < 0) {
+		(void)snprintf(message, SERVE_MESSAGE_BYTES, "policy \"%.40s\": %s: lru is known", setup->policy, strerror(-r));
+		return r;
+	}
+	reservation_apply(manager);
+	r = bell_open(manager, &manager->bell);
+	if (r < 0)
+		return say(message, r, "cannot listen to clients' bells");
+	r = watch_wakers(manager);
+	if (r < 0)
+		return say(message, r, "cannot watch signals");
+	return listener_open(manager, &setup->listener, message);
+}
+
+int serve_open(struct manager *manager, const struct serve_setup *setup, char message[SERVE_MESSAGE_BYTES])
+{
+	int r;
+
+	manager->started_ns = cnre_clock_now_ns();
+	manager->clients_max = setup->clients_max < CNRE_SESSIONS_MAX ? setup->clients_max : CNRE_SESSIONS_MAX;
+	wakers.signals.fd = -1;
+	r = open_parts(manager, setup, message);
+	if (r < 0)
+		serve_close(manager);
+	return r;
+}
+
+/* ---- the core loop ---- */
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * One turn: completions, channels, submissions. Returns 1 when there may be more to do at once. The bell is armed and
+ * `awake` cleared only when a whole turn found nothing, and then the channels are looked at once more (R14).
+ */
+static int turn(struct manager *manager)
+{
+	int busy = loader_reap(manager->loader) > 0;
+
+	loop_poll(manager->loop);
+	busy |= channel_serve_all(manager);
+	residency_pump(manager);
+	loader_flush(manager->loader);
+	listener_tick(manager, cnre_clock_now_ns());
+	return busy;
+}
+
+static void sleep_until_needed(struct manager *manager)
+{
+	int64_t deadline_ns = earlier(residency_deadline_ns(manager), listener_deadline_ns(manager));
+
+	bell_prepare(manager->bell);
+	if (!channel_any_pending(manager))
+		loop_wait(manager->loop, manager->loader, deadline_ns);
+	bell_awake(manager->bell);
+}
+
+void serve_run(struct manager *manager)
+{
+	bell_awake(manager->bell);
+	while (!manager->stopping)
+		if (!turn(manager) && !manager->stopping)
+			sleep_until_needed(manager);
+	(void)notify_send("STOPPING=1");
+}
+
+/* ---- closing ---- */
+
+/* Workers unmap what ended sessions had; each is a few milliseconds. */
+static void finish_cleanups(struct manager *manager)
+{
+	while (manager->sessions != NULL && manager->sessions->cleanups > 0) {
+		struct pollfd ready = {.fd = worker_event_fd(manager->worker), .events = POLLIN};
+
+		(void)poll(&ready, 1, -1);
+		(void)worker_reap(manager->worker);
+	}
+}
+
+void serve_close(struct manager *manager)
+{
+	listener_close(manager);
+	while (manager->sessions != NULL && manager->sessions->active_count > 0)
+		session_end(manager->sessions->active[manager->sessions->active_count - 1], 0);
+	manager->bell = bell_close(manager->bell);
+	manager->loader = loader_close(manager->loader); /* waits for reads: their memory must not go before them */
+	finish_cleanups(manager);
+	manager->worker = worker_close(manager->worker);
+	residency_close(manager);
+	manager->sessions = session_table_close(manager->sessions);
+	manager->pool = pool_close(manager->pool);
+	if (wakers.signals.fd >= 0)
+		(void)close(wakers.signals.fd);
+	wakers.signals.fd = -1;
+	manager->loop = loop_close(manager->loop);
+	for (uint32_t i = 0; i < manager->model_count; i++) {
+		directory_close(&manager->model[i]);
+		free(manager->model[i].file_of_shard);
+		manager->model[i].file_of_shard = NULL;
+		manager->model[i].catalog = model_catalog_close(manager->model[i].catalog);
+	}
+	cnre_segment_close(&manager->page_segment);
+	cnre_segment_close(&manager->counters_segment);
+	cnre_segment_close(&manager->state_segment);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of the manager: everything opened in order, the core loop, everything closed. It takes plain values; where
+ * they come from (command line, file, environment) is main.c's and settings.c's business.
+ */
+#ifndef CNRE_MANAGER_SERVE_H
+#define CNRE_MANAGER_SERVE_H
+
+#include "manager/listener.h"
+#include "manager/loader.h"
+#include "manager/manager.h"
+
+#define SERVE_MESSAGE_BYTES 512
+
+struct serve_setup {
+	uint64_t budget_bytes;            /* what budget.c came to */
+	enum cnre_backing first_backing;
+	int numa_node;                    /* -1 */
+	const char *policy;
+	uint32_t clients_max;
+	struct loader_setup loader;
+	struct listener_setup listener;
+};
+
+/*
+ * serve_open - everything but the models' catalogs, which are in manager->model[] already (serve_add_model)
+ *
+ * Returns 0, or -errno with one line that says what to do. On failure nothing is left open.
+ */
+int serve_open(struct manager *manager, const struct serve_setup *setup, char message[SERVE_MESSAGE_BYTES]);
+
+/* Reads a checkpoint's catalog into the next place of manager->model[]. Before serve_open. */
+int serve_add_model(struct manager *manager, const char *directory, char message[SERVE_MESSAGE_BYTES]);
+
+/* The core loop: until a signal, or until the idle exit. */
+void serve_run(struct manager *manager);
+
+/* Tells clients by closing their sockets; their mapped leases stay readable until they let go. */
+void serve_close(struct manager *manager);
+
+#endif

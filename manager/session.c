@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Beginning and ending of sessions; see session.h. What a session asks on its socket is in conversation.c. */
+#include "manager/session.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "manager/bell.h"
+#include "manager/conversation.h"
+#include "manager/match.h"
+#include "manager/reservation.h"
+#include "manager/residency.h"
+#include "manager/settings.h"
+#include "manager/state.h"
+#include "shm/ledger.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* CNRE_NO_EXPERTS of cnre.h: the client leases nothing, so it reserves nothing. */
+#define HELLO_NO_EXPERTS (1u << 2)
+#define HELLO_KNOWN_FLAGS 7u
+
+int session_table_open(struct session_table **ret_table)
+{
+	*ret_table = calloc(1, sizeof **ret_table);
+	return *ret_table == NULL ? -ENOMEM : 0;
+}
+
+struct session_table *session_table_close(struct session_table *table)
+{
+	CNRE_CHECK(table == NULL || table->active_count == 0);
+	free(table);
+	return NULL;
+}
+
+/* ---- beginning ---- */
+
+static int find_slot(const struct session_table *table, uint32_t *ret_slot)
+{
+	for (uint32_t i = 0; i < CNRE_SESSIONS_MAX; i++) {
+		if (table->by_slot[i] == NULL) {
+			*ret_slot = i;
+			return 0;
+		}
+	}
+	return -EAGAIN;
+}
+
+static uint32_t sessions_of(const struct session_table *table, uid_t uid)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < table->active_count; i++)
+		count += table->active[i]->peer.uid == uid;
+	return count;
+}
+
+static int check_limits(struct manager *manager, const struct peer *peer, char *message)
+{
+	const struct session_table *table = manager->sessions;
+
+	if (table->active_count + table->cleanups >= manager->clients_max) {
+		(void)snprintf(message, SESSION_MESSAGE_BYTES, "%u clients are attached already: raise --clients-max", table->active_count);
+		return -EAGAIN;
+	}
+	if (peer->uid != 0 && sessions_of(table, peer->uid) >= SESSIONS_PER_UID_MAX) {
+		(void)snprintf(message, SESSION_MESSAGE_BYTES, "user %u has %u clients attached already", peer->uid, SESSIONS_PER_UID_MAX);
+		return -EAGAIN;
+	}
+	return 0;
+}
+
+static int check_hello(const struct cnre_wire_hello *hello, char *message)
+{
+	if (hello->view[0] != '\0') {
+		(void)snprintf(message, SESSION_MESSAGE_BYTES, "view \"%.31s\" is not known: use NULL for the checkpoint's own bytes", hello->view);
+		return -ENOTSUP;
+	}
+	if ((hello->flags & ~HELLO_KNOWN_FLAGS) != 0) {
+		(void)snprintf(message, SESSION_MESSAGE_BYTES, "attach flags 0x%x are not known to this manager", hello->flags);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int create_segments(struct session *session)
+{
+	uint32_t layers = session->model->catalog->layer_count, objects = session->model->catalog->object_count;
+	uint64_t channel_bytes = CNRE_CHANNEL_BYTES(layers);
+	uint64_t ledger_bytes = cnre_size_align_up(sizeof(struct cnre_ledger) + (uint64_t)objects * sizeof(uint64_t), CNRE_PAGE_BYTES);
+	int r;
+
+	r = cnre_segment_create(&session->channel_segment, "cnre-channel", channel_bytes, CNRE_BACKING_4K, -1, CNRE_SEGMENT_CLIENT_WRITES);
+	if (r < 0)
+		return r;
+	r = cnre_segment_create(&session->ledger_segment, "cnre-ledger", ledger_bytes, CNRE_BACKING_4K, -1, CNRE_SEGMENT_CLIENT_WRITES);
+	if (r < 0) {
+		cnre_segment_close(&session->channel_segment);
+		return r;
+	}
+	session->channel = session->channel_segment.base;
+	cnre_segment_fill_header(&session->channel->header, CNRE_SEGMENT_CHANNEL, channel_bytes);
+	session->channel->session = session->number;
+	session->channel->account_count = layers;
+	session->channel->log_off = CNRE_CHANNEL_LOG_OFF;
+	session->channel->accounts_off = CNRE_CHANNEL_ACCOUNTS_OFF;
+	cnre_segment_publish(&session->channel->header);
+	session->ledger = session->ledger_segment.base;
+	cnre_segment_fill_header(&session->ledger->header, CNRE_SEGMENT_LEDGER, ledger_bytes);
+	cnre_segment_publish(&session->ledger->header);
+	return 0;
+}
+
+static void close_segments(struct session *session)
+{
+	cnre_segment_close(&session->channel_segment);
+	cnre_segment_close(&session->ledger_segment);
+}
+
+/* From here on the session's leases count in every scan. */
+static void enter(struct session *session)
+{
+	struct session_table *table = session->manager->sessions;
+
+	table->by_slot[session->slot] = session;
+	table->active[table->active_count++] = session;
+	table->reserved_slabs += session->reserve_slabs;
+	cnre_counter_set(&session->manager->counters->clients, table->active_count);
+	reservation_apply(session->manager);
+}
+
+static void leave(struct session *session)
+{
+	struct session_table *table = session->manager->sessions;
+	uint32_t i = 0;
+
+	while (table->active[i] != session)
+		i++;
+	table->active[i] = table->active[--table->active_count];
+	table->by_slot[session->slot] = NULL;
+	table->reserved_slabs -= session->reserve_slabs;
+	cnre_counter_set(&session->manager->counters->clients, table->active_count);
+	reservation_apply(session->manager);
+}
+
+static int send_welcome(struct session *session, uint32_t id)
+{
+	struct manager *manager = session->manager;
+	struct cnre_wire_welcome welcome = {
+		.session = session->number,
+		/* [E1] relaxed: only this thread writes it. */
+		.epoch = atomic_load_explicit(&manager->page->epoch, memory_order_relaxed),
+		.reserve_slabs = session->reserve_slabs,
+		.reserve_bytes = session->reserve_slabs * manager->window_bytes,
+		.manager_pid = (uint32_t)getpid(),
+	};
+	const struct cnre_segment *readable[] = {&manager->page_segment, &manager->counters_segment,
+						 &session->model->catalog_segment, &session->model->directory_segment};
+	int fds[CNRE_FD_COUNT];
+	uint32_t opened;
+	int r = 0;
+
+	for (opened = 0; opened < CNRE_COUNT_OF(readable) && r >= 0; opened++)
+		r = fds[opened] = cnre_segment_reopen_readonly(readable[opened]);
+	if (r >= 0) {
+		fds[CNRE_FD_CHANNEL] = session->channel_segment.fd;
+		fds[CNRE_FD_LEDGER] = session->ledger_segment.fd;
+		cnre_wire_fill(&welcome.header, CNRE_WIRE_WELCOME, id, sizeof welcome);
+		r = cnre_wire_send(session->socket.fd, &welcome, sizeof welcome, fds, CNRE_FD_COUNT);
+	}
+	for (uint32_t i = 0; i < opened; i++)
+		if (fds[i] >= 0)
+			(void)close(fds[i]);
+	return r;
+}
+
+static int watch(struct session *session)
+{
+	struct loop *loop = session->manager->loop;
+	int r = loop_add(loop, &session->socket, EPOLLIN | EPOLLRDHUP);
+
+	if (r < 0)
+		return r;
+	r = session->process.fd < 0 ? 0 : loop_add(loop, &session->process, EPOLLIN);
+	if (r < 0)
+		loop_remove(loop, &session->socket);
+	return r;
+}
+
+static void unwatch(struct session *session)
+{
+	if (session->socket.fd >= 0)
+		loop_remove(session->manager->loop, &session->socket);
+	if (session->process.fd >= 0)
+		loop_remove(session->manager->loop, &session->process);
+}
+
+/* A name is shown in logs, JSON and terminals: what is not plain ASCII becomes '?'. */
+static void copy_name(char *to, const char *from)
+{
+	for (uint32_t i = 0; i < CNRE_NAME_BYTES - 1 && from[i] != '\0'; i++)
+		to[i] = from[i] > 0x20 && from[i] < 0x7f ? from[i] : '?';
+}
+
+static struct session *allocate(struct manager *manager, const struct peer *peer, const struct cnre_wire_hello *hello,
+				struct served_model *model, uint32_t slot, uint32_t slabs)
+{
+	struct session *session = calloc(1, sizeof *session);
+
+	if (session == NULL)
+		return NULL;
+	session->manager = manager;
+	session->model = model;
+	session->peer = *peer;
+	session->slot = slot;
+	session->reserve_slabs = slabs;
+	session->attached_ns = cnre_clock_now_ns();
+	session->number = state_next_session(manager);
+	copy_name(session->name, hello->name);
+	session->socket = (struct loop_source){.fd = peer->socket, .ready = conversation_ready};
+	session->process = (struct loop_source){.fd = peer->pidfd, .ready = conversation_process_ended};
+	session->channel_segment.fd = session->ledger_segment.fd = -1;
+	return session;
+}
+
+int session_begin(struct manager *manager, const struct peer *peer, const struct cnre_wire_hello *hello,
+		  char message[SESSION_MESSAGE_BYTES])
+{
+	struct served_model *model;
+	struct session *session;
+	uint32_t slot = 0, slabs = 0;
+	int r;
+
+	message[0] = '\0';
+	r = check_hello(hello, message);
+	if (r == 0)
+		r = check_limits(manager, peer, message);
+	if (r == 0)
+		r = match_model(manager, hello, &model, message, SESSION_MESSAGE_BYTES);
+	if (r == 0)
+		r = find_slot(manager->sessions, &slot);
+	if (r == 0 && ((hello->flags & HELLO_NO_EXPERTS) == 0 || hello->reserve_bytes > 0))
+		r = reservation_grant(manager, model, hello->reserve_bytes, &slabs, message, SESSION_MESSAGE_BYTES);
+	if (r < 0)
+		return r;
+	session = allocate(manager, peer, hello, model, slot, slabs);
+	if (session == NULL)
+		return -ENOMEM;
+	r = create_segments(session);
+	if (r < 0)
+		goto drop;
+	state_enter_session(manager, session);
+	enter(session);
+	r = bell_add(manager->bell, session);
+	if (r < 0)
+		goto withdraw;
+	r = watch(session);
+	if (r < 0)
+		goto remove_bell;
+	r = send_welcome(session, hello->header.id);
+	if (r < 0)
+		goto stop_watching;
+	cnre_counter_add(&manager->counters->attaches, 1);
+	cnre_log(CNRE_LOG_INFO, "attach: %s (pid %d, uid %u) to %s as session %u, %u slabs reserved", session->name, (int)peer->pid,
+		 peer->uid, model->catalog->name, session->number, slabs);
+	return 0;
+
+stop_watching:
+	unwatch(session);
+remove_bell:
+	bell_remove(manager->bell, session);
+withdraw:
+	leave(session);
+	state_leave_session(manager, session);
+	close_segments(session);
+drop:
+	free(session);
+	(void)snprintf(message, SESSION_MESSAGE_BYTES, "attach failed: %s", strerror(-r));
+	return r;
+}
+
+/* ---- ending ---- */
+
+static uint64_t at_most(uint64_t value, uint64_t limit)
+{
+	return value < limit ? value : limit;
+}
+
+/* A client can write anything into its own accounts; what cannot be true is cut to what can. */
+static void clamp_totals(const struct session *session, struct session_totals *totals)
+{
+	uint64_t life_ns = (uint64_t)(cnre_clock_now_ns() - session->attached_ns);
+
+	totals->misses = at_most(totals->misses, totals->accesses);
+	totals->joins = at_most(totals->joins, totals->misses);
+	totals->failures = at_most(totals->failures, totals->accesses);
+	totals->wait_ns = at_most(totals->wait_ns, life_ns > UINT64_MAX / 1024 ? UINT64_MAX : life_ns * 1024); /* 1,024 threads */
+}
+
+static uint64_t account_word(const _Atomic uint64_t *word)
+{
+	/* [E2] relaxed: a statistic of the client, input. */
+	return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+void session_sum(const struct session *session, struct session_totals *ret_totals, uint32_t *ret_leased)
+{
+	const struct model_catalog *catalog = session->model->catalog;
+	const struct cnre_account *accounts = (const void *)((const char *)session->channel + CNRE_CHANNEL_ACCOUNTS_OFF);
+	struct session_totals totals = {0};
+	uint32_t leased = 0;
+
+	for (uint32_t i = 0; i < catalog->object_count; i++) {
+		/* [E3] relaxed: a statistic; only evictions need the seq_cst scan. */
+		uint64_t word = atomic_load_explicit(&session->ledger->word[i], memory_order_relaxed);
+
+		totals.accesses += CNRE_LEDGER_ACCESSES(word);
+		leased += CNRE_LEDGER_LEASES(word) > 0;
+	}
+	for (uint32_t i = 0; i < catalog->layer_count; i++) {
+		totals.misses += account_word(&accounts[i].misses);
+		totals.joins += account_word(&accounts[i].joins);
+		totals.failures += account_word(&accounts[i].failures);
+		totals.wait_ns += account_word(&accounts[i].wait_ns);
+	}
+	clamp_totals(session, &totals);
+	*ret_totals = totals;
+	*ret_leased = leased;
+}
+
+static struct session *of_cleanup(struct worker_job *job)
+{
+	return (struct session *)((char *)job - offsetof(struct session, cleanup));
+}
+
+static void clean_up(struct worker_job *job)
+{
+	struct session *session = of_cleanup(job);
+	uint32_t ignored;
+
+	session_sum(session, &session->totals, &ignored);
+	close_segments(session);
+	if (session->peer.socket >= 0)
+		(void)close(session->peer.socket);
+	if (session->peer.pidfd >= 0)
+		(void)close(session->peer.pidfd);
+}
+
+static void cleaned_up(struct worker_job *job)
+{
+	struct session *session = of_cleanup(job);
+	struct session_totals *retired = &session->manager->sessions->retired;
+
+	retired->accesses += session->totals.accesses;
+	retired->misses += session->totals.misses;
+	retired->joins += session->totals.joins;
+	retired->failures += session->totals.failures;
+	retired->wait_ns += session->totals.wait_ns;
+	session->manager->sessions->cleanups--;
+	free(session);
+}
+
+void session_end(struct session *session, int died)
+{
+	struct manager *manager = session->manager;
+
+	cnre_log(CNRE_LOG_INFO, "%s: %s (pid %d), session %u", died ? "client ended" : "detach", session->name, (int)session->peer.pid,
+		 session->number);
+	unwatch(session);
+	bell_remove(manager->bell, session);
+	/* Off the scan list: its leases hold nothing any more. */
+	leave(session);
+	residency_forget_session(manager, session->slot);
+	state_leave_session(manager, session);
+	if (died)
+		cnre_counter_add(&manager->counters->client_deaths, 1);
+	if (session->socket.fd < 0)
+		session->peer.socket = -1; /* closed when it hung up */
+	session->cleanup = (struct worker_job){.run = clean_up, .done = cleaned_up};
+	manager->sessions->cleanups++;
+	worker_submit(manager->worker, &session->cleanup);
+}
+
+int session_any_lease(const struct session_table *table, const struct served_model *model, uint32_t index)
+{
+	for (uint32_t i = 0; i < table->active_count; i++) {
+		const struct session *session = table->active[i];
+
+		if (session->model == model && CNRE_LEDGER_LEASES(cnre_ledger_scan(&session->ledger->word[index])) > 0)
+			return 1;
+	}
+	return 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions: one per attached client and model. A session begins with HELLO and ends with DETACH or with the death of
+ * the process (its pidfd), never by time (R11). A socket that hung up while the process lives makes it "disconnected":
+ * leases and reservation stay. Ending is O(1) for the core thread; summing up and unmapping is a worker's job.
+ */
+#ifndef CNRE_MANAGER_SESSION_H
+#define CNRE_MANAGER_SESSION_H
+
+#include "manager/loop.h"
+#include "manager/manager.h"
+#include "manager/peer.h"
+#include "manager/worker.h"
+#include "shm/access_log.h"
+#include "shm/ring.h"
+#include "shm/wire.h"
+
+#include <sys/types.h>
+
+#define SESSION_MESSAGE_BYTES 256
+#define SESSIONS_PER_UID_MAX 256u         /* of one user other than root (R27) */
+
+/* What a client's accounts and ledger add up to. From shared memory, so bounded before it is believed (session_totals). */
+struct session_totals {
+	uint64_t accesses, misses, joins, failures, wait_ns;
+};
+
+struct session {
+	struct loop_source socket;        /* .fd < 0: disconnected */
+	struct loop_source process;       /* pidfd; .fd < 0: none could be had */
+	struct manager *manager;
+	struct served_model *model;
+	uint32_t number;                  /* never 0, unique in an epoch */
+	uint32_t slot;                    /* below CNRE_SESSIONS_MAX: its place in tables and queues */
+	uint32_t reserve_slabs;
+	struct peer peer;
+	int64_t attached_ns;
+	char name[CNRE_NAME_BYTES];
+	struct cnre_segment channel_segment, ledger_segment;
+	struct cnre_channel *channel;     /* every word in it is input */
+	struct cnre_ledger *ledger;       /* likewise */
+	uint32_t ring_head;
+	struct cnre_access_log_reader log_reader;
+	int bell_armed;
+	int ending;
+	struct worker_job cleanup;        /* runs after the session left every table */
+	struct session_totals totals;     /* filled by the cleanup */
+};
+
+struct session_table {
+	struct session *active[CNRE_SESSIONS_MAX];   /* dense, in no order */
+	struct session *by_slot[CNRE_SESSIONS_MAX];
+	uint32_t active_count;
+	uint32_t reserved_slabs;          /* sum over active sessions */
+	struct session_totals retired;    /* of sessions that ended */
+	uint32_t cleanups;                /* running in workers */
+};
+
+int session_table_open(struct session_table **ret_table);
+struct session_table *session_table_close(struct session_table *table);   /* no session is active any more */
+
+/*
+ * session_begin - attach a client and welcome it
+ *
+ * In the order of R10: channel and ledger, state segment, scan list, and only then the descriptors. Takes over the
+ * peer's socket and pidfd on success; on failure both stay the caller's, and `message` says why, for client and log.
+ */
+int session_begin(struct manager *manager, const struct peer *peer, const struct cnre_wire_hello *hello,
+		  char message[SESSION_MESSAGE_BYTES]);
+
+/* Ends a session now: off every list at once, the rest in a worker. */
+void session_end(struct session *session, int died);
+
+/* 1 if any active session holds a lease on object `index` of the model (seq_cst scans: R1). */
+int session_any_lease(const struct session_table *table, const struct served_model *model, uint32_t index);
+
+/* Adds up a session's ledger and accounts, clamped to what can be true. O(objects). */
+void session_sum(const struct session *session, struct session_totals *ret_totals, uint32_t *ret_leased);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every setting of the manager, from one table: command line, config file (INI), environment and defaults, in this
+ * order of precedence. Each keeps where its value came from, so that status can show it. What nobody knows is refused,
+ * never ignored: an unknown name, a bad value, a name given twice where one is meant, and a name that belongs to a part
+ * that this build does not have. Pure but for reading the config file and the environment; prints nothing.
+ *
+ * A list (--model, --mirror, --dir) that is given at a higher place replaces the whole list of a lower one.
+ */
+#ifndef CNRE_MANAGER_SETTINGS_H
+#define CNRE_MANAGER_SETTINGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SETTINGS_LIST_MAX 16u
+#define SETTINGS_FILE_BYTES_MAX (256u << 10)
+#define SETTINGS_COUNT_MAX 32u
+#define SETTINGS_LINE_BYTES 1024u
+
+enum settings_hugepages { SETTINGS_HUGEPAGES_AUTO, SETTINGS_HUGEPAGES_1G, SETTINGS_HUGEPAGES_2M, SETTINGS_HUGEPAGES_THP, SETTINGS_HUGEPAGES_4K };
+enum settings_io { SETTINGS_IO_AUTO, SETTINGS_IO_URING, SETTINGS_IO_POOL };
+enum settings_direct { SETTINGS_DIRECT_AUTO, SETTINGS_DIRECT_NO };
+
+enum settings_source { SETTINGS_DEFAULT, SETTINGS_ENVIRONMENT, SETTINGS_FILE, SETTINGS_COMMAND_LINE };
+
+struct settings_list {
+	char *item[SETTINGS_LIST_MAX];
+	uint32_t count;
+};
+
+struct settings_origin {
+	enum settings_source source;
+	uint32_t line;                    /* of the config file */
+	char *text;                       /* as given; NULL for a list or a default */
+};
+
+struct settings {
+	struct settings_list model, mirror, dir;
+	uint64_t ram_bytes;               /* 0: automatic */
+	uint64_t private_bytes;
+	const char *socket;               /* NULL: chosen by user id */
+	uint32_t socket_mode;             /* permission bits */
+	const char *socket_group;         /* NULL: left alone */
+	const char *policy;
+	const char *config;               /* NULL: none */
+	uint64_t idle_exit_ns;            /* 0: never */
+	uint32_t hugepages, io, direct;   /* enum settings_… */
+	uint32_t reads_in_flight;         /* per drive; 0: measured */
+	uint32_t clients_max;
+	uint32_t log_level;               /* enum cnre_log_level */
+	uint32_t check, version, help;    /* 1: asked for */
+
+	struct settings_origin origin[SETTINGS_COUNT_MAX]; /* the table's own order */
+};
+
+/*
+ * settings_open - resolve all sources
+ *
+ * @argv      of main; argv[0] is skipped
+ * @message   receives one line that names the option, variable or file:line, and the nearest known name
+ *
+ * Returns:  0, -EINVAL (usage: exit status 2), or the error of reading the config file. *ret_settings on success only.
+ */
+int settings_open(struct settings **ret_settings, int argc, char *const argv[], char *message, size_t message_bytes);
+struct settings *settings_close(struct settings *settings); /* NULL is fine */
+
+/* Defaults alone; then one config file's text under the name `file`. For settings_open, tests and the fuzzer. */
+int settings_open_defaults(struct settings **ret_settings);
+int settings_read_text(struct settings *settings, const char *file, const char *text, size_t bytes, char *message,
+		       size_t message_bytes);
+
+/* One setting as status and --check show it: "ram = 120G (command line)". */
+struct settings_line {
+	const char *name;
+	char value[SETTINGS_LINE_BYTES];
+	char source[SETTINGS_LINE_BYTES];
+};
+/* 1 and the line of the index'th setting, or 0 behind the last. */
+int settings_describe(const struct settings *settings, uint32_t index, struct settings_line *ret_line);
+/* The source text of one setting by name; "default" for an unknown one. */
+const char *settings_source_name(const struct settings *settings, const char *name);
+
+/* For --help and the man page: 1, or 0 behind the last. What is not in this build is left out. */
+struct settings_help {
+	const char *name, *argument, *environment, *default_text, *sentence; /* argument, environment: may be NULL */
+};
+int settings_help_at(uint32_t index, struct settings_help *ret_help);
+
+/* "10", "10s", "500ms", "5m", "2h", "1d": nanoseconds. 0 or -EINVAL. */
+int settings_parse_duration(const char *text, uint64_t *ret_ns);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The settings, one a line; included by settings.c only. SETTING(name, kind, field, environment, default, low, high,
+ * choices, sentence). Kinds and the type of their field: SIZE, DURATION uint64_t; COUNT, OCTAL, CHOICE, FLAG uint32_t;
+ * TEXT const char *; LIST struct settings_list; LATER none. The default is text that the same parser reads; where it
+ * starts with '(' it is words for people and the field stays 0. low and high bound a COUNT; low is the first value of a
+ * CHOICE.
+ */
+SETTING("model", LIST, model, NULL, "(none)", 0, 0, NULL, "Checkpoint directory to serve; may be repeated.")
+SETTING("ram", SIZE, ram_bytes, "CNRE_RAM", "(automatic)", 0, 0, NULL, "Memory for experts; automatic is 80 % of what is free.")
+SETTING("private-bytes", SIZE, private_bytes, NULL, "(0)", 0, 0, NULL, "Memory to leave free for the engine that started this manager.")
+SETTING("mirror", LIST, mirror, "CNRE_MIRRORS", "(none)", 0, 0, NULL, "Directory with the same shards on another drive; may be repeated.")
+SETTING("dir", LIST, dir, "CNRE_DIRS", "(none)", 0, 0, NULL, "Further directory in which shards are looked for; may be repeated.")
+SETTING("socket", TEXT, socket, NULL, "(by user)", 0, 0, NULL, "Path of the control socket.")
+SETTING("socket-mode", OCTAL, socket_mode, NULL, "0660", 0, 0777, NULL, "Permissions of the control socket.")
+SETTING("socket-group", TEXT, socket_group, NULL, "(unchanged)", 0, 0, NULL, "Group of the control socket: who may connect.")
+SETTING("policy", TEXT, policy, "CNRE_POLICY", "lru", 0, 0, NULL, "Residency policy by name.")
+SETTING("hugepages", CHOICE, hugepages, NULL, "auto", 0, 0, "auto|1G|2M|thp|4k", "Largest kind of page to try for the pool.")
+SETTING("io", CHOICE, io, NULL, "auto", 0, 0, "auto|uring|pool", "How drives are read: io_uring, or threads where that is forbidden.")
+SETTING("direct", CHOICE, direct, NULL, "auto", 0, 0, "auto|no", "Whether reads go past the page cache.")
+SETTING("reads-in-flight", COUNT, reads_in_flight, NULL, "(measured)", 0, 1024, NULL, "Experts being read at once per drive; 0 is measured.")
+SETTING("clients-max", COUNT, clients_max, NULL, "256", 1, CNRE_SESSIONS_MAX, NULL, "Clients attached at once.")
+SETTING("idle-exit", DURATION, idle_exit_ns, NULL, "(never)", 0, 0, NULL, "Leave after this long without a client; 0 is never.")
+SETTING("log-level", CHOICE, log_level, NULL, "info", CNRE_LOG_ERROR, 0, "error|warning|notice|info|debug", "Least important messages to write.")
+SETTING("config", TEXT, config, NULL, "(none)", 0, 0, NULL, "File with these settings, one `name = value` a line.")
+SETTING("check", FLAG, check, NULL, "(no)", 0, 0, NULL, "Say what would be done on this machine, and exit.")
+SETTING("version", FLAG, version, NULL, "(no)", 0, 0, NULL, "Print the version and exit.")
+SETTING("help", FLAG, help, NULL, "(no)", 0, 0, NULL, "Print this and exit.")
+SETTING("kv-ram", LATER, check, "CNRE_KV_RAM", "(none)", 0, 0, NULL, "Memory for KV prefix blocks.")
+SETTING("kv-dir", LATER, check, "CNRE_KV_DIR", "(none)", 0, 0, NULL, "Directory for KV prefix blocks.")
+SETTING("vram", LATER, check, NULL, "(none)", 0, 0, NULL, "Memory of the GPU for experts.")

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owning a socket path; see socket_path.h. The lock file stays behind on purpose: unlinking it would let two managers
+ * lock two inodes of one name. It holds the pid of the owner, for the message of the one who comes second.
+ */
+#include "manager/socket_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define BACKLOG 128
+#define MESSAGE_BYTES 256
+
+static int say(char *message, int error, const char *what, const char *path, const char *advice)
+{
+	(void)snprintf(message, MESSAGE_BYTES, "%s %.100s: %s: %s", what, path, strerror(-error), advice);
+	return error;
+}
+
+static void read_owner(int fd, char *text, size_t bytes)
+{
+	ssize_t n = pread(fd, text, bytes - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+}
+
+static int take_lock(struct socket_path *socket, char *message)
+{
+	char name[128], owner[32];
+	int r;
+
+	(void)snprintf(name, sizeof name, "%s.lock", socket->path);
+	socket->lock_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (socket->lock_fd < 0)
+		return say(message, -errno, "cannot open", name, "make its directory and give it to the manager's user, or pass another --socket");
+	if (flock(socket->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		r = -errno;
+		read_owner(socket->lock_fd, owner, sizeof owner);
+		if (r == -EWOULDBLOCK) {
+			(void)snprintf(message, MESSAGE_BYTES, "%.100s is served by another manager, pid %s: use it, stop it, or pass another --socket",
+				       socket->path, owner[0] != '\0' ? owner : "unknown");
+			return -EBUSY;
+		}
+		return say(message, r, "cannot lock", name, "put the socket on a local file system");
+	}
+	(void)snprintf(owner, sizeof owner, "%d\n", (int)getpid());
+	if (ftruncate(socket->lock_fd, 0) < 0 || pwrite(socket->lock_fd, owner, strlen(owner), 0) < 0)
+		return say(message, -errno, "cannot write", name, "free space on its file system");
+	return 0;
+}
+
+static int set_access(const struct socket_path *socket, unsigned mode, const char *group, char *message)
+{
+	const struct group *entry;
+	char *end;
+	gid_t gid;
+
+	if (group != NULL && group[0] != '\0') {
+		entry = getgrnam(group);
+		gid = entry != NULL ? entry->gr_gid : (gid_t)strtoul(group, &end, 10);
+		if (entry == NULL && *end != '\0')
+			return say(message, -ENOENT, "no group", group, "create it or pass another --socket-group");
+		if (chown(socket->path, (uid_t)-1, gid) < 0)
+			return say(message, -errno, "cannot give to its group", socket->path, "be a member of it, or pass another --socket-group");
+	}
+	if (chmod(socket->path, mode) < 0)
+		return say(message, -errno, "cannot set the mode of", socket->path, "see its directory");
+	return 0;
+}
+
+static int bind_path(struct socket_path *path, unsigned mode, const char *group, char *message)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct stat status;
+	mode_t before;
+	int r;
+
+	memcpy(address.sun_path, path->path, strlen(path->path) + 1);
+	path->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (path->fd < 0)
+		return say(message, -errno, "cannot make a socket for", path->path, "see the limits of the process");
+	(void)unlink(path->path); /* stale: we hold the lock */
+	before = umask(0177);     /* nobody connects before mode and group are set */
+	r = bind(path->fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+	(void)umask(before);
+	if (r < 0)
+		return say(message, r, "cannot bind", path->path, "make its directory writable for the manager, or pass another --socket");
+	r = set_access(path, mode, group, message);
+	if (r < 0)
+		return r;
+	if (listen(path->fd, BACKLOG) < 0 || stat(path->path, &status) < 0)
+		return say(message, -errno, "cannot listen on", path->path, "see its directory");
+	path->device = status.st_dev;
+	path->inode = status.st_ino;
+	return 0;
+}
+
+/* The service manager's sockets begin at descriptor 3 when LISTEN_PID is us: sd_listen_fds(3), plainly. */
+static int adopt_passed(struct socket_path *socket)
+{
+	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+	struct sockaddr_un address;
+	socklen_t length = sizeof address;
+	struct stat status;
+
+	if (pid == NULL || count == NULL || strtol(pid, NULL, 10) != getpid() || strtol(count, NULL, 10) < 1)
+		return 0;
+	socket->fd = 3;
+	(void)fcntl(socket->fd, F_SETFD, FD_CLOEXEC);
+	(void)fcntl(socket->fd, F_SETFL, O_NONBLOCK);
+	if (getsockname(socket->fd, (struct sockaddr *)&address, &length) == 0 && length > offsetof(struct sockaddr_un, sun_path))
+		(void)snprintf(socket->path, sizeof socket->path, "%.*s", (int)(sizeof address.sun_path - 1), address.sun_path);
+	if (stat(socket->path, &status) == 0) {
+		socket->device = status.st_dev;
+		socket->inode = status.st_ino;
+	}
+	return 1;
+}
+
+int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group, char message[MESSAGE_BYTES])
+{
+	struct socket_path socket = {.fd = -1, .lock_fd = -1};
+	int r;
+
+	if (strlen(path) >= sizeof socket.path) {
+		(void)snprintf(message, MESSAGE_BYTES, "the socket path is longer than %zu bytes: pass a shorter --socket", sizeof socket.path - 1);
+		return -ENAMETOOLONG;
+	}
+	(void)snprintf(socket.path, sizeof socket.path, "%s", path);
+	if (!adopt_passed(&socket)) {
+		r = take_lock(&socket, message);
+		if (r == 0)
+			r = bind_path(&socket, mode, group, message);
+		if (r < 0) {
+			socket_path_close(&socket);
+			return r;
+		}
+	}
+	*ret_socket = socket;
+	return 0;
+}
+
+int socket_path_is_ours(const struct socket_path *socket)
+{
+	struct stat status;
+
+	if (socket->inode == 0)
+		return 1; /* passed, and bound where we cannot see it: its owner is the service manager */
+	return stat(socket->path, &status) == 0 && status.st_dev == socket->device && status.st_ino == socket->inode;
+}
+
+void socket_path_unlink(const struct socket_path *socket)
+{
+	if (socket->lock_fd >= 0 && socket_path_is_ours(socket))
+		(void)unlink(socket->path);
+}
+
+void socket_path_close(struct socket_path *socket)
+{
+	if (socket->fd >= 0)
+		(void)close(socket->fd);
+	if (socket->lock_fd >= 0)
+		(void)close(socket->lock_fd); /* gives the lock back */
+	socket->fd = socket->lock_fd = -1;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A listening Unix socket at a path that exactly one manager owns: flock, bind, mode, and "is it still ours?". */
+#ifndef CNRE_MANAGER_SOCKET_PATH_H
+#define CNRE_MANAGER_SOCKET_PATH_H
+
+#include <sys/types.h>
+
+struct socket_path {
+	int fd;                           /* listening, non-blocking, CLOEXEC */
+	int lock_fd;                      /* PATH.lock, flock held for life; -1 with a passed socket */
+	dev_t device;
+	ino_t inode;                      /* of the bound path */
+	char path[108];
+};
+
+/* See listener_open. A stale socket is replaced, and only under the lock. */
+int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group, char message[256]);
+/* The path still names our inode. */
+int socket_path_is_ours(const struct socket_path *socket);
+/* Unlinks the path if it is ours; the socket stays open. Binds it again: 0 or -errno. */
+void socket_path_unlink(const struct socket_path *socket);
+void socket_path_close(struct socket_path *socket);
+
+#endif

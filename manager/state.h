@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state segment (R3): what a restarted manager must know about sessions. No client ever gets it. */
+#ifndef CNRE_MANAGER_STATE_H
+#define CNRE_MANAGER_STATE_H
+
+#include "manager/session.h"
+
+/* Enters a session before its channel is passed, and takes it out when it has ended. */
+void state_enter_session(struct manager *manager, const struct session *session);
+void state_leave_session(struct manager *manager, const struct session *session);
+
+/* The next session number, never 0 and not in use. */
+uint32_t state_next_session(struct manager *manager);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker threads; see worker.h. One mutex guards both lists: jobs are milliseconds long, so it is never contended. */
+#include "manager/worker.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct job_list {
+	struct worker_job *first, **last;
+};
+
+struct worker {
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	struct job_list waiting, finished;
+	int event_fd;
+	int stopping;
+	unsigned thread_count;
+	pthread_t thread[WORKER_THREADS];
+};
+
+static void list_init(struct job_list *list)
+{
+	list->first = NULL;
+	list->last = &list->first;
+}
+
+static void list_push(struct job_list *list, struct worker_job *job)
+{
+	job->next = NULL;
+	*list->last = job;
+	list->last = &job->next;
+}
+
+static struct worker_job *list_pop(struct job_list *list)
+{
+	struct worker_job *job = list->first;
+
+	if (job == NULL)
+		return NULL;
+	list->first = job->next;
+	if (list->first == NULL)
+		list->last = &list->first;
+	return job;
+}
+
+static void *work(void *argument)
+{
+	struct worker *worker = argument;
+	struct worker_job *job;
+
+	(void)pthread_mutex_lock(&worker->lock);
+	for (;;) {
+		while ((job = list_pop(&worker->waiting)) == NULL && !worker->stopping)
+			(void)pthread_cond_wait(&worker->work, &worker->lock);
+		if (job == NULL)
+			break;
+		(void)pthread_mutex_unlock(&worker->lock);
+		job->run(job);
+		(void)pthread_mutex_lock(&worker->lock);
+		list_push(&worker->finished, job);
+		(void)eventfd_write(worker->event_fd, 1); /* cannot fill up: 2^64 - 2 events */
+	}
+	(void)pthread_mutex_unlock(&worker->lock);
+	return NULL;
+}
+
+/* Signals are the core thread's business: a worker starts with all of them blocked. */
+static int start_threads(struct worker *worker)
+{
+	sigset_t all, before;
+	int r = 0;
+
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (r == 0 && worker->thread_count < WORKER_THREADS) {
+		r = pthread_create(&worker->thread[worker->thread_count], NULL, work, worker);
+		if (r == 0)
+			worker->thread_count++;
+	}
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return worker->thread_count > 0 ? 0 : -r; /* one thread does the same work, later */
+}
+
+int worker_open(struct worker **ret_worker)
+{
+	struct worker *worker = calloc(1, sizeof *worker);
+	int r;
+
+	if (worker == NULL)
+		return -ENOMEM;
+	(void)pthread_mutex_init(&worker->lock, NULL);
+	(void)pthread_cond_init(&worker->work, NULL);
+	list_init(&worker->waiting);
+	list_init(&worker->finished);
+	worker->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (worker->event_fd < 0) {
+		r = -errno;
+		goto drop;
+	}
+	r = start_threads(worker);
+	if (r < 0)
+		goto drop_event;
+	*ret_worker = worker;
+	return 0;
+
+drop_event:
+	(void)close(worker->event_fd);
+drop:
+	free(worker);
+	return r;
+}
+
+struct worker *worker_close(struct worker *worker)
+{
+	if (worker == NULL)
+		return NULL;
+	(void)pthread_mutex_lock(&worker->lock);
+	worker->stopping = 1;
+	(void)pthread_cond_broadcast(&worker->work);
+	(void)pthread_mutex_unlock(&worker->lock);
+	for (unsigned i = 0; i < worker->thread_count; i++)
+		(void)pthread_join(worker->thread[i], NULL);
+	(void)close(worker->event_fd);
+	(void)pthread_cond_destroy(&worker->work);
+	(void)pthread_mutex_destroy(&worker->lock);
+	free(worker);
+	return NULL;
+}
+
+void worker_submit(struct worker *worker, struct worker_job *job)
+{
+	CNRE_CHECK(job->run != NULL && job->done != NULL);
+	(void)pthread_mutex_lock(&worker->lock);
+	list_push(&worker->waiting, job);
+	(void)pthread_cond_signal(&worker->work);
+	(void)pthread_mutex_unlock(&worker->lock);
+}
+
+int worker_event_fd(const struct worker *worker)
+{
+	return worker->event_fd;
+}
+
+int worker_reap(struct worker *worker)
+{
+	struct job_list finished;
+	struct worker_job *job;
+	eventfd_t ignored;
+	int count = 0;
+
+	(void)eventfd_read(worker->event_fd, &ignored);
+	list_init(&finished);
+	(void)pthread_mutex_lock(&worker->lock);
+	while ((job = list_pop(&worker->finished)) != NULL)
+		list_push(&finished, job);
+	(void)pthread_mutex_unlock(&worker->lock);
+	while ((job = list_pop(&finished)) != NULL) {
+		job->done(job);
+		count++;
+	}
+	return count;
+}
