@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A client that speaks the protocol without libcnre and misuses everything it gets. Functions report by return value only. */
+#ifndef CNRE_TESTS_ATTACKER_H
+#define CNRE_TESTS_ATTACKER_H
+
+#include "shm/wire.h"
+
+#define ATTACKER_SEGMENTS_MAX 64
+
+struct attacker {
+	int socket;
+	int fd[CNRE_FD_COUNT];
+	int pool_fd[ATTACKER_SEGMENTS_MAX];
+	uint32_t pool_count;
+};
+
+int attacker_attach(struct attacker *attacker, const char *socket, const char *model); /* by path; 0 or -errno */
+
+/* Tries every way to a writable mapping, to another size, or to a hole, in each segment that it must not write; how many worked. */
+int attacker_find_writable(const struct attacker *attacker);
+
+/* Writes random words over its channel (and its ledger) and rings its bell, for so long. */
+void attacker_write_garbage(const struct attacker *attacker, int seconds, unsigned seed, int ledger_too);
+
+/* Connects, sends one random message, reads what comes, and leaves. */
+void attacker_send_random_message(const char *socket, unsigned seed);
+
+/* HELLO with this layout version and no identity; the status of the answer. */
+int attacker_hello_of_version(const char *socket, const char *model, uint16_t version);
+
+#endif

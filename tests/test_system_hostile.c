@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients that may connect and mean harm. None may change a byte another client reads, stop the manager, or keep an
+ * honest client from its experts.
+ */
+#include "cnre/cnre.h"
+#include "shm/ledger.h"
+#include "shm/wire.h"
+#include "tests/support/attacker.h"
+#include "tests/support/world.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+TestSuite(system_hostile, .timeout = 200);
+
+enum { NOBODY = 65534 };
+
+static const char *const open_socket[] = {"--socket-mode", "0666", NULL};
+
+static int become_nobody(void)
+{
+	return setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0 ? 0 : -errno;
+}
+
+/* An honest client reads every expert `rounds` times and compares with what it saw first. 0, or what went wrong. */
+static int read_everything(const struct world *world, int rounds)
+{
+	struct cnre_options options = {.size = sizeof options, .socket = world->socket, .timeout_ns = 20000000000, .name = "honest"};
+	struct cnre_model_info info = {.size = sizeof info};
+	static uint64_t sums[4096];
+	struct cnre *client;
+	int r = cnre_attach(&client, world->model, &options);
+
+	if (r < 0)
+		return r;
+	r = cnre_model(client, &info);
+	for (int round = 0; round < rounds && r == 0; round++) {
+		for (uint32_t i = 0; i < info.layer_count * info.expert_count && r == 0; i++) {
+			struct cnre_expert expert;
+			uint64_t sum = 0;
+
+			r = cnre_acquire(client, i / info.expert_count, i % info.expert_count, 30000000000, &expert);
+			if (r < 0)
+				break;
+			for (uint64_t k = 0; k < expert.part[CNRE_DOWN].bytes; k += 64)
+				sum = sum * 31 + ((const unsigned char *)expert.part[CNRE_DOWN].data)[k];
+			if (round == 0)
+				sums[i] = sum;
+			else if (sums[i] != sum)
+				r = -EILSEQ;
+			if (r == 0)
+				r = cnre_release(client, &expert);
+		}
+	}
+	cnre_detach(client);
+	return r;
+}
+
+static int child_status(pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Test(system_hostile, another_user_finds_no_way_to_write_what_is_not_its_own)
+{
+	struct world world;
+	pid_t child;
+
+	if (geteuid() != 0)
+		cr_skip("needs root to become another user");
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, open_socket), 0);
+	cr_assert_eq(read_everything(&world, 1), 0);
+	child = fork();
+	if (child == 0) {
+		struct attacker attacker;
+		int r = become_nobody();
+
+		if (r == 0)
+			r = attacker_attach(&attacker, world.socket, world.model);
+		_exit(r < 0 ? 100 : attacker_find_writable(&attacker));
+	}
+	cr_assert_eq(child_status(child), 0, "the exit status counts ways that worked; 100: it could not attach");
+	cr_assert_eq(kill(world.manager, 0), 0);
+	cr_assert_eq(read_everything(&world, 2), 0);
+	world_close(&world);
+}
+
+/* Seconds of garbage: a few here, sixty with CNRE_HOSTILE_SECONDS=60. */
+static int seconds_of_garbage(void)
+{
+	const char *text = getenv("CNRE_HOSTILE_SECONDS");
+
+	return text != NULL ? atoi(text) : 3;
+}
+
+Test(system_hostile, garbage_in_a_whole_channel_and_ledger_hurts_nobody_else)
+{
+	static const char *const options[] = {"--socket-mode", "0666", "--ram", "1M", NULL}; /* less than the model: evictions all the time */
+	struct world world;
+	pid_t child[4];
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, options), 0);
+	for (int i = 0; i < 4; i++) {
+		child[i] = fork();
+		if (child[i] == 0) {
+			struct attacker attacker;
+
+			if (attacker_attach(&attacker, world.socket, world.model) < 0)
+				_exit(100);
+			/* Two write everywhere, ledger included; two leave the ledger alone. */
+			attacker_write_garbage(&attacker, seconds_of_garbage(), (unsigned)i, i < 2);
+			_exit(0);
+		}
+	}
+	for (int i = 2; i < 4; i++)
+		cr_assert_eq(child_status(child[i]), 0);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(child_status(child[i]), 0);
+	cr_assert_eq(kill(world.manager, 0), 0, "the manager is gone");
+	cr_assert_eq(read_everything(&world, 3), 0);
+	cr_assert_gt(world_stat(&world, "requests_invalid"), 0);
+	world_close(&world);
+}
+
+Test(system_hostile, honest_clients_go_on_while_garbage_is_written)
+{
+	static const char *const options[] = {"--socket-mode", "0666", "--ram", "1M", NULL};
+	struct world world;
+	pid_t bad[2];
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, options), 0);
+	for (int i = 0; i < 2; i++) {
+		bad[i] = fork();
+		if (bad[i] == 0) {
+			struct attacker attacker;
+
+			if (attacker_attach(&attacker, world.socket, world.model) < 0)
+				_exit(100);
+			attacker_write_garbage(&attacker, 600, (unsigned)i + 10, 0);
+			_exit(0);
+		}
+	}
+	cr_assert_eq(read_everything(&world, 5), 0);
+	for (int i = 0; i < 2; i++) {
+		(void)kill(bad[i], SIGKILL);
+		cr_assert_eq(child_status(bad[i]), 128 + SIGKILL, "the attacker was to be killed, not to end by itself");
+	}
+	world_close(&world);
+}
+
+Test(system_hostile, malformed_messages_end_their_connection_only)
+{
+	struct world world;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, NULL), 0);
+	for (unsigned seed = 0; seed < 500; seed++)
+		attacker_send_random_message(world.socket, seed);
+	cr_assert_eq(kill(world.manager, 0), 0, "the manager is gone");
+	cr_assert_eq(read_everything(&world, 1), 0);
+	world_close(&world);
+}
+
+Test(system_hostile, another_layout_version_is_refused_with_eproto)
+{
+	struct world world;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, NULL), 0);
+	cr_assert_eq(attacker_hello_of_version(world.socket, world.model, CNRE_LAYOUT_VERSION + 1), -EPROTO);
+	cr_assert_eq(attacker_hello_of_version(world.socket, world.model, CNRE_LAYOUT_VERSION), -ESTALE, "our path, another identity");
+	world_close(&world);
+}
+
+Test(system_hostile, settings_can_be_changed_by_root_and_the_owner_only)
+{
+	struct world world;
+	pid_t child;
+
+	if (geteuid() != 0)
+		cr_skip("needs root to become another user");
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, open_socket), 0);
+	child = fork();
+	if (child == 0) {
+		const char *const set[] = {"--socket", world.socket, "set", "ram", "1G", NULL};
+		const char *const stats[] = {"--socket", world.socket, "stats", NULL};
+
+		if (become_nobody() < 0)
+			_exit(100);
+		_exit(world_run("cnrectl", set, NULL, 0) * 10 + world_run("cnrectl", stats, NULL, 0));
+	}
+	cr_assert_eq(child_status(child), 10, "set must fail (1), stats must work (0)");
+	world_close(&world);
+}
