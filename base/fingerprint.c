@@ -156,8 +156,8 @@ static int header_bytes(const struct scan *scan, int fd, const char *name, uint6
 		return fail(scan, -EBADMSG, "%s: header of %llu bytes, more than the bound of %llu", name,
 			    (unsigned long long)bytes, (unsigned long long)CNRE_SHARD_HEADER_MAX);
 	if (file_bytes < 8 || bytes > file_bytes - 8)
-		return fail(scan, -EBADMSG, "%s: header of %llu bytes but the file has only %llu: download it again", name,
-			    (unsigned long long)bytes, (unsigned long long)file_bytes);
+		return fail(scan, -EBADMSG, "%s: header of %llu bytes but the file has only %llu: download it again",
+			    name, (unsigned long long)bytes, (unsigned long long)file_bytes);
 	*ret_bytes = bytes;
 	return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +46,9 @@ void cnre_log(enum cnre_log_level level, const char *format, ...)
 		length = snprintf(line, sizeof line, "<%d>%s\n", (int)level, text);
 	else
 		length = snprintf(line, sizeof line, "%.40s: %s\n", log_program, text);
-	if (length > 0)
-		(void)!write(STDERR_FILENO, line, strnlen(line, sizeof line)); /* a full log must not stop the daemon */
+	/* A log that nobody reads must not stop the daemon: a full pipe loses the line. */
+	if (length > 0 && poll(&(struct pollfd){.fd = STDERR_FILENO, .events = POLLOUT}, 1, 0) == 1)
+		(void)!write(STDERR_FILENO, line, strnlen(line, sizeof line));
 }
 
 int cnre_log_allowed(struct cnre_log_limit *limit, int64_t now_ns)

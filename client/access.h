@@ -31,6 +31,13 @@ struct cnre_access_name {
 /* One look at a state word by an access whose lease is up: 1 READY, 0 wait, -Exxx its attempt failed. */
 int cnre_access_judge(struct cnre_access *access, uint32_t word);
 
+/* 1: ABSENT or LOADING was seen under its lease, and its generation is remembered. */
+static inline int cnre_access_is_seen(const struct cnre_access *access)
+{
+	/* [J9] relaxed: set once by whoever looks first; a stale 0 posts a hint once too often. */
+	return atomic_load_explicit(&access->attempt, memory_order_relaxed) != 0;
+}
+
 /* Whether a demand should be posted for an object in this state: nobody reads it yet, or only a prefetch does. */
 int cnre_access_needs_post(const struct cnre_entry *entry, uint32_t word);
 

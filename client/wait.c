@@ -115,6 +115,7 @@ int cnre_access_wait(struct cnre *client, struct cnre_access *access, int64_t de
 	for (;;) {
 		uint32_t word = cnre_ledger_load_state(entry);
 		struct cnre_wait_word wait = {.word = &entry->state, .expected = word};
+		int was_seen = cnre_access_is_seen(access);
 		int r = cnre_access_judge(access, word);
 		int64_t left_ns;
 
@@ -122,6 +123,9 @@ int cnre_access_wait(struct cnre *client, struct cnre_access *access, int64_t de
 			return r < 0 ? r : 0;
 		if (gone < 0)
 			return gone;
+		/* It was EVICTING at the first look and went: nobody has been asked for it yet. */
+		if (!was_seen && cnre_access_is_seen(access))
+			repost.post(repost.context);
 		left_ns = cnre_clock_left_ns(deadline_ns);
 		if (left_ns == 0)
 			return cnre_connection_check(client) < 0 ? -EPIPE : -ETIMEDOUT;

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPERATION_FUTEX_WAIT 51u  /* IORING_OP_FUTEX_WAIT, Linux 6.7; liburing 2.3 has no name for it */
+#define OPERATION_FUTEX_WAIT 51u /* IORING_OP_FUTEX_WAIT, Linux 6.7; liburing 2.3 has no name for it */
 #define FUTEX2_SIZE_U32_FLAG 0x02
 #define MATCH_ANY 0xffffffffull
 
 struct bell {
 	struct manager *manager;
-	struct io_uring *ring;            /* NULL: threads */
+	struct io_uring *ring; /* NULL: threads */
 	struct bell_threads *threads;
 };
 
@@ -91,7 +91,7 @@ static void cancel(struct io_uring *ring, const struct session *session)
 		entry = io_uring_get_sqe(ring);
 	}
 	if (entry == NULL)
-		return; /* the wait then stays in the ring until the channel's memory goes; its user data is known to nobody */
+		return; /* the wait then stays in the ring until the manager ends; its user data is known to nobody */
 	io_uring_prep_cancel64(entry, user_data_of(session), 0);
 	io_uring_sqe_set_data64(entry, UINT64_MAX);
 }
@@ -127,17 +127,21 @@ static void arm(struct io_uring *ring, struct session *session)
 	session->bell_armed = 1;
 }
 
-void bell_prepare(struct bell *bell)
+int bell_prepare(struct bell *bell)
 {
 	struct session_table *table = bell->manager->sessions;
+	int all = 1;
 
-	for (uint32_t i = 0; bell->ring != NULL && i < table->active_count; i++)
+	for (uint32_t i = 0; bell->ring != NULL && i < table->active_count; i++) {
 		if (!table->active[i]->bell_armed)
 			arm(bell->ring, table->active[i]);
+		all &= table->active[i]->bell_armed;
+	}
 	/* [B3] relaxed: ordered by [B2]. */
 	atomic_store_explicit(&bell->manager->page->awake, 0, memory_order_relaxed);
 	/* [B2] seq_cst fence, pairs with [Q7]: a post that our last look misses finds awake = 0 and rings. */
 	atomic_thread_fence(memory_order_seq_cst);
+	return all;
 }
 
 void bell_awake(struct bell *bell)

@@ -26,8 +26,11 @@ int bell_add(struct bell *bell, struct session *session);
 /* After this nothing dereferences the session's channel for its bell. */
 void bell_remove(struct bell *bell, struct session *session);
 
-/* Before sleeping: every bell is armed, then awake = 0 and the fence [B2]. The caller looks at all channels once more. */
-void bell_prepare(struct bell *bell);
+/*
+ * Before sleeping: every bell is armed, then awake = 0 and the fence [B2]. 1: the caller looks at all channels once more
+ * and may sleep; 0: the ring had no room for some bell, which nobody would hear: do not sleep.
+ */
+int bell_prepare(struct bell *bell);
 /* The caller is up: awake = 1. */
 void bell_awake(struct bell *bell);
 

@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WORDS_MAX 127u          /* FUTEX_WAITV_MAX is 128, and one is the control word */
+#define WORDS_MAX 127u /* FUTEX_WAITV_MAX is 128, and one is the control word */
 #define GROUPS_MAX CNRE_SESSIONS_MAX
 
 struct group {
@@ -37,7 +37,7 @@ struct group {
 
 struct bell_threads {
 	struct loop *loop;
-	struct loop_source source;        /* the eventfd */
+	struct loop_source source; /* the eventfd */
 	int has_waitv;
 	uint32_t words_per_group;
 	uint32_t group_count;
@@ -56,14 +56,16 @@ static int look(struct group *group, struct futex_waitv *words)
 
 	/* [B5] relaxed: the lock orders it; the kernel compares. */
 	words[0] = (struct futex_waitv){.val = atomic_load_explicit(&group->control, memory_order_relaxed),
-					.uaddr = (uint64_t)(uintptr_t)&group->control, .flags = FUTEX_32};
+					.uaddr = (uint64_t)(uintptr_t)&group->control,
+					.flags = FUTEX_32};
 	for (uint32_t i = 0; i < group->count; i++) {
 		/* [B6] relaxed: input from a client; any change is a ring. */
 		uint32_t value = atomic_load_explicit(group->word[i], memory_order_relaxed);
 
 		rang |= value != group->seen[i];
 		group->seen[i] = value;
-		words[i + 1] = (struct futex_waitv){.val = value, .uaddr = (uint64_t)(uintptr_t)group->word[i], .flags = FUTEX_32};
+		words[i + 1] = (struct futex_waitv){
+			.val = value, .uaddr = (uint64_t)(uintptr_t)group->word[i], .flags = FUTEX_32};
 	}
 	return rang;
 }
@@ -73,7 +75,8 @@ static void sleep_on(struct group *group, struct futex_waitv *words, uint32_t co
 	if (group->owner->has_waitv)
 		(void)waitv(words, count);
 	else if (count > 1) /* a group of one: a removal wakes the bell itself; a slice bounds what a race could cost */
-		(void)cnre_futex_wait((const _Atomic uint32_t *)(uintptr_t)words[1].uaddr, (uint32_t)words[1].val, CNRE_WAIT_SLICE_NS);
+		(void)cnre_futex_wait((const _Atomic uint32_t *)(uintptr_t)words[1].uaddr, (uint32_t)words[1].val,
+				      CNRE_WAIT_SLICE_NS);
 	else
 		(void)cnre_futex_wait(&group->control, (uint32_t)words[0].val, CNRE_WAIT_SLICE_NS);
 }

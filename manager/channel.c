@@ -29,7 +29,8 @@ static void follow_entry(struct session *session, uint64_t entry)
 		break;
 	case CNRE_LOG_ACCESS:
 		if (value < catalog->object_count)
-			residency_access(session->manager, session->model->first_owner + value, cnre_log_argument(entry) != 0);
+			residency_access(session->manager, session->model->first_owner + value,
+					 cnre_log_argument(entry) != 0);
 		else
 			count_invalid(session);
 		break;
@@ -59,9 +60,9 @@ static void take_request(struct session *session, const struct cnre_request *req
 		return;
 	}
 	for (uint32_t i = 0; i < request->count; i++) {
-		if (request->object[i] < session->model->catalog->object_count)
-			residency_request(session->manager, session, session->model->first_owner + request->object[i], kind);
-		else
+		if (request->object[i] >= session->model->catalog->object_count ||
+		    !residency_request(session->manager, session, session->model->first_owner + request->object[i],
+				       kind))
 			count_invalid(session);
 	}
 }
@@ -70,8 +71,9 @@ static void take_request(struct session *session, const struct cnre_request *req
 static void scan_wants(struct session *session)
 {
 	for (uint32_t i = 0; i < session->model->catalog->object_count; i++)
-		if (CNRE_LEDGER_LEASES(cnre_ledger_scan(&session->ledger->word[i])) > 0)
-			residency_request(session->manager, session, session->model->first_owner + i, RESIDENCY_DEMAND);
+		if (CNRE_LEDGER_LEASES(cnre_ledger_scan(&session->ledger->word[i])) > 0 &&
+		    !residency_request(session->manager, session, session->model->first_owner + i, RESIDENCY_DEMAND))
+			break; /* more than the client may wait for */
 }
 
 static int serve(struct session *session)
@@ -103,7 +105,8 @@ int channel_serve_all(struct manager *manager)
 int channel_any_pending(struct manager *manager)
 {
 	for (uint32_t i = 0; i < manager->sessions->active_count; i++)
-		if (cnre_ring_is_pending(manager->sessions->active[i]->channel, manager->sessions->active[i]->ring_head))
+		if (cnre_ring_is_pending(manager->sessions->active[i]->channel,
+					 manager->sessions->active[i]->ring_head))
 			return 1;
 	return 0;
 }

@@ -4,25 +4,16 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/reservation.h"
 #include "manager/settings.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-static uint32_t largest_top_k(const struct manager *manager)
-{
-	uint32_t top_k = 0;
-
-	for (uint32_t i = 0; i < manager->model_count; i++)
-		if (top_k < manager->model[i].catalog->top_k)
-			top_k = manager->model[i].catalog->top_k;
-	return top_k;
-}
-
 int check_budget(struct manager *manager, char *message, size_t message_bytes)
 {
-	/* One client with top_k + 1 slabs, and one read in flight beside. */
-	uint64_t least = (largest_top_k(manager) + 2) * manager->window_bytes;
+	/* One client, and one read in flight beside. */
+	uint64_t least = (reservation_least(manager) + 1) * manager->window_bytes;
 	const struct budget_term *binding = &manager->budget.term[manager->budget.binding];
 	char has[16], needs[16];
 
@@ -30,7 +21,8 @@ int check_budget(struct manager *manager, char *message, size_t message_bytes)
 		return 0;
 	(void)snprintf(message, message_bytes, "a budget of %s (%.200s) is too small: one client needs %s; %.100s",
 		       cnre_size_format(manager->budget.bytes, has, sizeof has), binding->source,
-		       cnre_size_format(least, needs, sizeof needs), binding->advice[0] != '\0' ? binding->advice : "raise --ram");
+		       cnre_size_format(least, needs, sizeof needs),
+		       binding->advice[0] != '\0' ? binding->advice : "raise --ram");
 	return -ENOSPC;
 }
 
@@ -41,8 +33,9 @@ static void print_models(const struct manager *manager)
 	for (uint32_t i = 0; i < manager->model_count; i++) {
 		const struct model_catalog *catalog = manager->model[i].catalog;
 
-		(void)printf("model    %s: %s, %u layers, %u experts of at most %s, %s in all\n", catalog->directory, catalog->family,
-			     catalog->layer_count, catalog->object_count, cnre_size_format(catalog->payload_bytes_max, largest, sizeof largest),
+		(void)printf("model    %s: %s, %u layers, %u experts of at most %s, %s in all\n", catalog->directory,
+			     catalog->family, catalog->layer_count, catalog->object_count,
+			     cnre_size_format(catalog->payload_bytes_max, largest, sizeof largest),
 			     cnre_size_format(catalog->payload_bytes_total, total, sizeof total));
 	}
 }
@@ -55,8 +48,9 @@ static void print_budget(const struct budget *budget)
 	for (uint32_t i = 0; i < budget->term_count; i++) {
 		const struct budget_term *term = &budget->term[i];
 
-		(void)printf("  %c %10s  %s%s%s\n", i == budget->binding ? '*' : ' ', cnre_size_format(term->bytes, size, sizeof size),
-			     term->source, i == budget->binding && term->advice[0] != '\0' ? ": " : "",
+		(void)printf("  %c %10s  %s%s%s\n", i == budget->binding ? '*' : ' ',
+			     cnre_size_format(term->bytes, size, sizeof size), term->source,
+			     i == budget->binding && term->advice[0] != '\0' ? ": " : "",
 			     i == budget->binding ? term->advice : "");
 	}
 	if (budget->hugetlb_note != NULL && budget->hugetlb_note[0] != '\0')

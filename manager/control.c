@@ -4,11 +4,13 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/measure.h"
 #include "manager/pool.h"
 #include "manager/report.h"
 #include "manager/reservation.h"
 #include "manager/residency.h"
 #include "manager/session.h"
+#include "manager/settings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,14 +23,66 @@
 
 struct answer {
 	int status;
-	json_t *json;                     /* on success; owned */
-	char message[256];                /* on failure */
+	json_t *json;      /* on success; owned */
+	char message[256]; /* on failure */
 };
 
 static void refuse(struct answer *answer, int status, const char *message)
 {
 	answer->status = status;
 	(void)snprintf(answer->message, sizeof answer->message, "%s", message);
+}
+
+/* A larger budget is bounded as the first one was: by the machine and the control groups, the pool that we have aside. */
+static int bound_by_machine(const struct manager *manager, uint64_t *bytes, char *message, size_t message_bytes)
+{
+	static struct budget_inputs inputs; /* large, and so is the decision */
+	static struct budget decision;
+	const struct settings *settings = manager->settings;
+	uint64_t budget_bytes = cnre_counter_get(&manager->counters->budget_bytes);
+	struct pool_status pool;
+	int r;
+
+	if (*bytes <= budget_bytes)
+		return 0;
+	r = budget_read_inputs("/", &inputs, message, message_bytes);
+	if (r < 0)
+		return r;
+	pool_get_status(manager->pool, &pool);
+	budget_decide(&inputs,
+		      &(struct budget_request){
+			      .configured_bytes = *bytes,
+			      .configured_source = "set ram",
+			      .needed_bytes = UINT64_MAX,
+			      .private_bytes = settings->private_bytes,
+			      .may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,
+					       settings->hugepages <= SETTINGS_HUGEPAGES_1G},
+			      .held_bytes = pool.backed_bytes,
+			      .held_huge_bytes =
+				      pool.bytes_by_backing[CNRE_BACKING_1G] + pool.bytes_by_backing[CNRE_BACKING_2M],
+		      },
+		      &decision);
+	if (decision.bytes >= *bytes)
+		return 0;
+	cnre_log(CNRE_LOG_WARNING, "set ram: bounded by %.300s: %.200s", decision.term[decision.binding].source,
+		 decision.term[decision.binding].advice);
+	*bytes = decision.bytes > budget_bytes ? decision.bytes : budget_bytes;
+	return 0;
+}
+
+/* A smaller pool has room for fewer loads beside its clients: first that promise shrinks, then the budget, or neither. */
+static int set_budget(struct manager *manager, uint64_t bytes)
+{
+	uint32_t before = manager->loads_max;
+	int r;
+
+	manager->loads_max = reservation_loads(manager, bytes / manager->window_bytes);
+	reservation_apply(manager);
+	r = residency_set_budget(manager, bytes);
+	if (r < 0)
+		manager->loads_max = before;
+	reservation_apply(manager);
+	return r;
 }
 
 static void answer_set_ram(struct manager *manager, const char *value, struct answer *answer)
@@ -40,21 +94,29 @@ static void answer_set_ram(struct manager *manager, const char *value, struct an
 		refuse(answer, -EINVAL, "not a size: write for example 80G or 512M");
 		return;
 	}
-	r = residency_set_budget(manager, bytes);
+	r = bound_by_machine(manager, &bytes, answer->message, sizeof answer->message);
+	if (r < 0) {
+		answer->status = r;
+		return;
+	}
+	r = set_budget(manager, bytes);
 	if (r == -ENOSPC) {
 		char asked[16], least[16];
 
 		answer->status = r;
-		(void)snprintf(answer->message, sizeof answer->message,
-			       "%s is below what must stay: %u slabs are reserved by clients and %u by reads in flight, %s in all; detach clients or ask for more",
-			       cnre_size_format(bytes, asked, sizeof asked), manager->sessions->reserved_slabs, manager->loads_max,
-			       cnre_size_format(reservation_needed(manager) * manager->window_bytes, least, sizeof least));
+		(void)snprintf(
+			answer->message, sizeof answer->message,
+			"%s is below what must stay: %u slabs are reserved by clients and %u by reads in flight, %s in all; detach clients or ask for more",
+			cnre_size_format(bytes, asked, sizeof asked), manager->sessions->reserved_slabs,
+			manager->loads_max,
+			cnre_size_format(reservation_needed(manager) * manager->window_bytes, least, sizeof least));
 		return;
 	}
 	if (r < 0) {
 		refuse(answer, r, strerror(-r));
 		return;
 	}
+	measure_budget_changed(manager);
 	cnre_log(CNRE_LOG_NOTICE, "set ram: the budget is now %llu bytes%s", (unsigned long long)bytes,
 		 r > 0 ? ", some of it still leased" : "");
 	answer->json = json_pack("{s:I, s:I, s:b}", "budget_bytes", (json_int_t)bytes, "resident_bytes",
@@ -164,7 +226,9 @@ int control_answer(struct manager *manager, const struct peer *peer, const struc
 
 	if (bytes <= CNRE_WIRE_CONTROL_MAX)
 		json = json_loadb(request->text, bytes, JSON_REJECT_DUPLICATES, NULL);
-	if (json_is_object(json))
+	if (cnre_wire_has_unread(peer->socket))
+		refuse(&answer, -EAGAIN, "the answer before was not read yet: read it, then ask again");
+	else if (json_is_object(json))
 		answer_verb(manager, peer, json, &answer);
 	else
 		refuse(&answer, -EINVAL, "the request is not a JSON object");

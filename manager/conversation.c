@@ -2,7 +2,7 @@
 /*
  * Messages of attached clients. A client that hangs up but lives is "disconnected" (R11): a daemonising program closed
  * its descriptors, and its mapped leases go on being good. Every answer is sent without waiting; a client that asks
- * without reading its answers fills its own socket and is cut off.
+ * without reading its answers gets no more descriptors (R27), fills its own socket and is cut off.
  */
 #include "manager/conversation.h"
 
@@ -56,7 +56,10 @@ static int answer_segments(struct session *session, const struct cnre_wire_segme
 
 	pool_get_status(manager->pool, &status);
 	answer.total = status.segments_made;
-	answer.count = collect_segments(manager, &answer.first, answer.total, fds);
+	if (cnre_wire_has_unread(session->socket.fd))
+		answer.status = -EAGAIN;
+	else
+		answer.count = collect_segments(manager, &answer.first, answer.total, fds);
 	cnre_wire_fill(&answer.header, CNRE_WIRE_SEGMENTS, asked->header.id, sizeof answer);
 	r = cnre_wire_send(session->socket.fd, &answer, sizeof answer, fds, answer.count);
 	for (uint32_t i = 0; i < answer.count; i++)

@@ -43,8 +43,10 @@ static void fill_head(struct cnre_catalog *head, const struct model_catalog *fro
 	head->payload_bytes_total = from->payload_bytes_total;
 	head->slab_bytes_max = from->slab_bytes_max;
 	head->layers_off = cnre_size_align_up(sizeof *head, 64);
-	head->shapes_off = cnre_size_align_up(head->layers_off + from->layer_count * sizeof(struct cnre_catalog_layer), 64);
-	head->objects_off = cnre_size_align_up(head->shapes_off + from->shape_count * sizeof(struct cnre_catalog_shape), 64);
+	head->shapes_off =
+		cnre_size_align_up(head->layers_off + from->layer_count * sizeof(struct cnre_catalog_layer), 64);
+	head->objects_off =
+		cnre_size_align_up(head->shapes_off + from->shape_count * sizeof(struct cnre_catalog_shape), 64);
 }
 
 static void fill_catalog(void *base, const struct cnre_catalog *head, const struct model_catalog *from)
@@ -74,7 +76,8 @@ static int build_catalog(struct served_model *model)
 	int r;
 
 	fill_head(&head, model->catalog);
-	bytes = cnre_size_align_up(head.objects_off + (uint64_t)model->catalog->object_count * sizeof(struct cnre_catalog_object),
+	bytes = cnre_size_align_up(head.objects_off +
+					   (uint64_t)model->catalog->object_count * sizeof(struct cnre_catalog_object),
 				   CNRE_PAGE_BYTES);
 	r = cnre_segment_create(&model->catalog_segment, "cnre-catalog", bytes, CNRE_BACKING_4K, -1, 0);
 	if (r < 0)
@@ -87,7 +90,8 @@ static int build_catalog(struct served_model *model)
 
 int directory_build(struct served_model *model)
 {
-	uint64_t bytes = cnre_size_align_up(sizeof(struct cnre_directory) + (uint64_t)model->catalog->object_count * sizeof(struct cnre_entry),
+	uint64_t bytes = cnre_size_align_up(sizeof(struct cnre_directory) +
+						    (uint64_t)model->catalog->object_count * sizeof(struct cnre_entry),
 					    CNRE_PAGE_BYTES);
 	struct cnre_directory *directory;
 	int r;

@@ -320,6 +320,15 @@ uint32_t extent_windows(const struct extent_map *map, uint32_t segment)
 
 /* ---- taking and giving ---- */
 
+static void own(struct extent_map *map, uint32_t index, uint32_t owner)
+{
+	struct extent *node = &map->extent[index];
+
+	node->owner = owner;
+	map->segment[node->segment].used_bytes += node->bytes;
+	map->used_bytes += node->bytes;
+}
+
 int extent_take(struct extent_map *map, uint64_t bytes, uint32_t owner, uint32_t *ret_segment, uint64_t *ret_off)
 {
 	uint32_t index;
@@ -333,9 +342,7 @@ int extent_take(struct extent_map *map, uint64_t bytes, uint32_t owner, uint32_t
 	withdraw(map, index);
 	if (map->extent[index].bytes > bytes)
 		offer(map, cut(map, index, bytes));
-	map->extent[index].owner = owner;
-	map->segment[map->extent[index].segment].used_bytes += bytes;
-	map->used_bytes += bytes;
+	own(map, index, owner);
 	*ret_segment = map->extent[index].segment;
 	*ret_off = map->extent[index].off;
 	return 0;
@@ -353,6 +360,47 @@ uint32_t extent_owner_at(const struct extent_map *map, uint32_t segment, uint64_
 	uint32_t index = find_start(map, segment, off);
 
 	return index == EXTENT_NONE ? EXTENT_FREE : map->extent[index].owner;
+}
+
+/* The extent that holds the byte at off: looks back to the nearest start, at most the size of an extent. */
+static uint32_t find_holder(const struct extent_map *map, uint32_t segment, uint64_t off)
+{
+	const uint32_t *start_at = map->segment[segment].start_at;
+	uint64_t at = off / EXTENT_GRAIN;
+
+	while (start_at[at] == 0)
+		at--; /* the first extent starts at 0 */
+	return start_at[at] - 1;
+}
+
+static int is_claim(const struct extent_map *map, uint32_t segment, uint64_t off, uint64_t bytes)
+{
+	return is_segment(map, segment) && bytes > 0 && bytes % EXTENT_GRAIN == 0 && off % EXTENT_GRAIN == 0 &&
+	       off < map->segment[segment].bytes && bytes <= map->segment[segment].bytes - off;
+}
+
+int extent_claim(struct extent_map *map, uint32_t segment, uint64_t off, uint64_t bytes, uint32_t owner)
+{
+	uint32_t index, before;
+
+	CNRE_CHECK(owner != EXTENT_FREE);
+	if (!is_claim(map, segment, off, bytes))
+		return -EBADMSG;
+	index = find_holder(map, segment, off);
+	if (map->extent[index].owner != EXTENT_FREE || off + bytes > map->extent[index].off + map->extent[index].bytes)
+		return -EBADMSG;
+	if (reserve_extents(map, 2) < 0)
+		return -ENOMEM;
+	withdraw(map, index);
+	if (map->extent[index].off < off) {
+		before = index;
+		index = cut(map, before, off - map->extent[before].off);
+		offer(map, before);
+	}
+	if (map->extent[index].bytes > bytes)
+		offer(map, cut(map, index, bytes));
+	own(map, index, owner);
+	return 0;
 }
 
 void extent_give(struct extent_map *map, uint32_t segment, uint64_t off)
@@ -383,17 +431,6 @@ void extent_give(struct extent_map *map, uint32_t segment, uint64_t off)
 int extent_is_fenced(const struct extent_map *map, uint32_t segment, uint64_t off)
 {
 	return off % map->window_bytes == 0 && map->segment[segment].fence[off / map->window_bytes];
-}
-
-/* The extent that holds the byte at off: looks back to the nearest start, at most the size of an extent. */
-static uint32_t find_holder(const struct extent_map *map, uint32_t segment, uint64_t off)
-{
-	const uint32_t *start_at = map->segment[segment].start_at;
-	uint64_t at = off / EXTENT_GRAIN;
-
-	while (start_at[at] == 0)
-		at--; /* the first extent starts at 0 */
-	return start_at[at] - 1;
 }
 
 uint32_t extent_owner_across(const struct extent_map *map, uint32_t segment, uint32_t border)

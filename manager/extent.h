@@ -62,6 +62,11 @@ uint32_t extent_windows(const struct extent_map *map, uint32_t segment);
 
 /* The smallest free room that is large enough, the lowest of equals. 0, -ENOSPC or -ENOMEM. */
 int extent_take(struct extent_map *map, uint64_t bytes, uint32_t owner, uint32_t *ret_segment, uint64_t *ret_off);
+/*
+ * A certain place, which an earlier incarnation handed out. 0, -EBADMSG (outside the segment, odd, or not free: then two
+ * owners claim the same bytes) or -ENOMEM.
+ */
+int extent_claim(struct extent_map *map, uint32_t segment, uint64_t off, uint64_t bytes, uint32_t owner);
 /* The owned extent that starts there becomes free. */
 void extent_give(struct extent_map *map, uint32_t segment, uint64_t off);
 /* Owner of the extent that starts exactly there; EXTENT_FREE if none does or it is free. */

@@ -26,14 +26,14 @@ struct connection {
 };
 
 struct listener {
-	struct loop_source source;        /* first: the callback gets its address */
+	struct loop_source source; /* first: the callback gets its address */
 	struct manager *manager;
 	struct socket_path socket;
 	struct connection *connections;
 	uint32_t connection_count;
 	int64_t idle_exit_ns;
-	int64_t idle_since_ns;            /* 0: somebody is here */
-	int64_t paused_until_ns;          /* 0: accepting */
+	int64_t idle_since_ns;   /* 0: somebody is here */
+	int64_t paused_until_ns; /* 0: accepting */
 	int64_t next_path_check_ns;
 	int lost_path;
 	struct cnre_log_limit refusal_limit;
@@ -66,8 +66,8 @@ static int refuse_hello(struct connection *connection, uint32_t id, int status, 
 
 	cnre_counter_add(&connection->manager->counters->attaches_refused, 1);
 	if (cnre_log_allowed(&listener->refusal_limit, cnre_clock_now_ns()))
-		cnre_log(CNRE_LOG_WARNING, "attach refused: pid %d, uid %u: %s: %s", (int)connection->peer.pid, connection->peer.uid,
-			 strerror(-status), message);
+		cnre_log(CNRE_LOG_WARNING, "attach refused: pid %d, uid %u: %s: %s", (int)connection->peer.pid,
+			 connection->peer.uid, strerror(-status), message);
 	(void)snprintf(welcome.message, sizeof welcome.message, "%s", message);
 	cnre_wire_fill(&welcome.header, CNRE_WIRE_WELCOME, id, sizeof welcome);
 	return cnre_wire_send(connection->peer.socket, &welcome, sizeof welcome, NULL, 0);
@@ -99,7 +99,9 @@ static int take_message(struct connection *connection)
 	if (r == -EAGAIN)
 		return 1;
 	if (r == -EPROTO) {
-		(void)refuse_hello(connection, 0, -EPROTO, "the client speaks another layout version: install libcnre and cnre-managerd of one release");
+		(void)refuse_hello(
+			connection, 0, -EPROTO,
+			"the client speaks another layout version: install libcnre and cnre-managerd of one release");
 		return r;
 	}
 	if (r <= 0)
@@ -108,7 +110,10 @@ static int take_message(struct connection *connection)
 	if (cnre_wire_expect(buffer, r, CNRE_WIRE_HELLO, sizeof(struct cnre_wire_hello)) == 0)
 		return take_hello(connection, (const struct cnre_wire_hello *)buffer);
 	if (cnre_wire_expect(buffer, r, CNRE_WIRE_CONTROL, sizeof(struct cnre_wire_control)) == 0)
-		return control_answer(connection->manager, &connection->peer, (const struct cnre_wire_control *)buffer) < 0 ? -EPIPE : 1;
+		return control_answer(connection->manager, &connection->peer,
+				      (const struct cnre_wire_control *)buffer) < 0
+			       ? -EPIPE
+			       : 1;
 	return -EBADMSG;
 }
 
@@ -119,6 +124,16 @@ static void connection_ready(struct loop_source *source, uint32_t events)
 
 	if (r < 0)
 		connection_end(connection);
+}
+
+/* Keeping connections alive costs their owner one message in half a minute, so no user may have all of them. */
+static int has_too_many(const struct listener *listener, const struct peer *peer)
+{
+	uint32_t count = 0;
+
+	for (const struct connection *other = listener->connections; other != NULL; other = other->next)
+		count += other->peer.uid == peer->uid;
+	return count >= LISTENER_CONNECTIONS_PER_UID_MAX && !peer_may_administer(peer);
 }
 
 static int connection_begin(struct listener *listener, int fd)
@@ -135,7 +150,9 @@ static int connection_begin(struct listener *listener, int fd)
 	r = peer_identify(&connection->peer);
 	if (r < 0)
 		goto drop;
-	r = loop_add(listener->manager->loop, &connection->source, EPOLLIN | EPOLLRDHUP);
+	r = has_too_many(listener, &connection->peer)
+		    ? -EUSERS
+		    : loop_add(listener->manager->loop, &connection->source, EPOLLIN | EPOLLRDHUP);
 	if (r < 0)
 		goto drop_pidfd;
 	connection->next = listener->connections;
@@ -178,7 +195,8 @@ static void accept_one(struct loop_source *source, uint32_t events)
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
 			if (cnre_log_allowed(&listener->refusal_limit, cnre_clock_now_ns()))
-				cnre_log(CNRE_LOG_WARNING, "accept: %s: raise LimitNOFILE or end clients", strerror(errno));
+				cnre_log(CNRE_LOG_WARNING, "accept: %s: raise LimitNOFILE or end clients",
+					 strerror(errno));
 			pause_accepting(listener);
 		}
 		return;
@@ -207,8 +225,10 @@ static void check_path(struct listener *listener, int64_t now_ns)
 	if (listener->lost_path || socket_path_is_ours(&listener->socket))
 		return;
 	listener->lost_path = 1;
-	cnre_log(CNRE_LOG_ERROR, "the socket %s is not ours any more: attached clients are served, then this manager leaves; start it again",
-		 listener->socket.path);
+	cnre_log(
+		CNRE_LOG_ERROR,
+		"the socket %s is not ours any more: attached clients are served, then this manager leaves; start it again",
+		listener->socket.path);
 }
 
 static int is_idle(const struct listener *listener)
@@ -261,7 +281,7 @@ int64_t listener_deadline_ns(const struct manager *manager)
 
 	if (listener->paused_until_ns != 0 && listener->paused_until_ns < deadline_ns)
 		deadline_ns = listener->paused_until_ns;
-	if (listener->idle_since_ns != 0 && listener->idle_since_ns + listener->idle_exit_ns < deadline_ns)
+	if (listener->idle_since_ns != 0 && listener->idle_exit_ns < deadline_ns - listener->idle_since_ns)
 		deadline_ns = listener->idle_since_ns + listener->idle_exit_ns;
 	return deadline_ns;
 }

@@ -10,6 +10,7 @@
 #include "manager/manager.h"
 
 #define LISTENER_CONNECTIONS_MAX 256u
+#define LISTENER_CONNECTIONS_PER_UID_MAX 64u     /* of a user who may not administer it (R27); more are closed at once */
 #define LISTENER_SILENCE_NS (30 * 1000000000LL)  /* a connection that said nothing ends then */
 #define LISTENER_PAUSE_NS (100 * 1000000LL)      /* no descriptor free: accept again then, instead of spinning */
 #define LISTENER_PATH_CHECK_NS (10 * 1000000000LL)

@@ -149,5 +149,7 @@ void loop_wait(struct loop *loop, struct loader *loader, int64_t deadline_ns)
 	if (left_ns == CNRE_NEVER)
 		wait_epoll(loop, -1);
 	else
-		wait_epoll(loop, left_ns / CNRE_NS_PER_MS >= INT_MAX ? INT_MAX : (int)((left_ns + CNRE_NS_PER_MS - 1) / CNRE_NS_PER_MS));
+		wait_epoll(loop, left_ns / CNRE_NS_PER_MS >= INT_MAX
+					 ? INT_MAX
+					 : (int)((left_ns + CNRE_NS_PER_MS - 1) / CNRE_NS_PER_MS));
 }

@@ -12,6 +12,7 @@
 #include "manager/settings.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,8 @@ static void print_help(void)
 	(void)printf("cnre-managerd: keeps the experts of models resident once for every engine on this machine\n\n"
 		     "usage: cnre-managerd --model DIR [--ram SIZE] [--socket PATH] ...\n\n");
 	for (uint32_t i = 0; settings_help_at(i, &help); i++) {
-		(void)printf("  --%s%s%s\n      %s", help.name, help.argument != NULL ? " " : "", help.argument != NULL ? help.argument : "",
-			     help.sentence);
+		(void)printf("  --%s%s%s\n      %s", help.name, help.argument != NULL ? " " : "",
+			     help.argument != NULL ? help.argument : "", help.sentence);
 		if (help.default_text != NULL && help.default_text[0] != '\0')
 			(void)printf(" Default: %s.", help.default_text);
 		if (help.environment != NULL)
@@ -61,19 +62,25 @@ static struct serve_setup setup_from(const struct settings *settings, const char
 		.numa_node = -1,
 		.policy = settings->policy,
 		.clients_max = settings->clients_max,
-		.loader = {
-			.engine = settings->io == SETTINGS_IO_URING ? LOADER_ENGINE_URING
-				  : settings->io == SETTINGS_IO_POOL ? LOADER_ENGINE_POOL
-								     : LOADER_ENGINE_AUTO,
-			.reads_in_flight_max = settings->reads_in_flight,
-			.force_buffered = settings->direct == SETTINGS_DIRECT_NO,
-		},
-		.listener = {
-			.path = socket,
-			.mode = settings->socket_mode,
-			.group = settings->socket_group,
-			.idle_exit_ns = (int64_t)(settings->idle_exit_ns > INT64_MAX ? INT64_MAX : settings->idle_exit_ns),
-		},
+		.verify_loads = settings->verify == SETTINGS_VERIFY_LOAD,
+		.digests = settings->digests,
+		.scrub_ns = (int64_t)settings->scrub_ns, /* the parser gives at most INT64_MAX */
+		.loader =
+			{
+				.engine = settings->io == SETTINGS_IO_URING  ? LOADER_ENGINE_URING
+					  : settings->io == SETTINGS_IO_POOL ? LOADER_ENGINE_POOL
+									     : LOADER_ENGINE_AUTO,
+				.reads_in_flight_max = settings->reads_in_flight,
+				.force_buffered = settings->direct == SETTINGS_DIRECT_NO,
+			},
+		.listener =
+			{
+				.path = socket,
+				.mode = settings->socket_mode,
+				.group = settings->socket_group,
+				.idle_exit_ns = (int64_t)(settings->idle_exit_ns > INT64_MAX ? INT64_MAX
+											     : settings->idle_exit_ns),
+			},
 	};
 }
 
@@ -96,7 +103,8 @@ static int decide_budget(const struct settings *settings, char *message)
 		.configured_source = settings_source_name(settings, "ram"),
 		.needed_bytes = manager.slab_bytes_total > least ? manager.slab_bytes_total : least,
 		.private_bytes = settings->private_bytes,
-		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M, settings->hugepages <= SETTINGS_HUGEPAGES_1G},
+		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,
+				 settings->hugepages <= SETTINGS_HUGEPAGES_1G},
 	};
 	static struct budget_inputs inputs; /* large */
 	int r = budget_read_inputs("/", &inputs, message, SERVE_MESSAGE_BYTES);
@@ -111,8 +119,8 @@ static void announce(const char *socket)
 {
 	char status[256], size[16];
 
-	(void)snprintf(status, sizeof status, "READY=1\nSTATUS=serving %u model(s) from %s on %.100s\n", manager.model_count,
-		       cnre_size_format(manager.budget.bytes, size, sizeof size), socket);
+	(void)snprintf(status, sizeof status, "READY=1\nSTATUS=serving %u model(s) from %s on %.100s\n",
+		       manager.model_count, cnre_size_format(manager.budget.bytes, size, sizeof size), socket);
 	(void)notify_send(status);
 	(void)printf("ready: %s\n", socket);
 	(void)fflush(stdout);
@@ -161,6 +169,7 @@ int main(int argc, char *argv[])
 	char message[SERVE_MESSAGE_BYTES] = "";
 	int r;
 
+	(void)signal(SIGPIPE, SIG_IGN); /* a log that nobody reads any more is no reason to end */
 	cnre_log_open("cnre-managerd", CNRE_LOG_INFO);
 	r = settings_open(&settings, argc, argv, message, sizeof message);
 	if (r < 0) {

@@ -7,6 +7,7 @@
 #define CNRE_MANAGER_MANAGER_H
 
 #include "manager/budget.h"
+#include "manager/measure.h"
 #include "model/catalog.h"
 #include "shm/counters.h"
 #include "shm/segment.h"
@@ -16,11 +17,13 @@
 #define MANAGER_MODELS_MAX 16u
 
 struct bell;
+struct digest_table;
 struct listener;
 struct loader;
 struct loop;
 struct pool;
 struct residency;
+struct scrub;
 struct session_table;
 struct settings;
 struct worker;
@@ -45,6 +48,7 @@ struct manager {
 	struct served_model model[MANAGER_MODELS_MAX];
 	uint32_t model_count, owner_count;
 	uint32_t loads_max;               /* objects on their way at once, over all drives (R16) */
+	uint32_t loads_most;              /* the same at the first budget; a smaller one lowers loads_max */
 	uint64_t window_bytes;            /* the largest slab of any model: the unit of reservations */
 	uint64_t slab_bytes_total;        /* all objects of all models */
 	struct pool *pool;
@@ -52,10 +56,14 @@ struct manager {
 	struct residency *residency;
 	struct session_table *sessions;
 	struct worker *worker;
+	struct digest_table *digests;     /* NULL: nothing is verified */
+	int verifies_loads;               /* every load is hashed and compared */
+	struct scrub *scrub;              /* NULL: off */
 	struct bell *bell;
 	struct loop *loop;
 	struct listener *listener;
 	uint32_t clients_max;
+	struct measure measure;
 	int64_t started_ns;
 	int stopping;                     /* a signal or the idle exit asked for the end */
 };

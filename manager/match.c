@@ -18,8 +18,8 @@ static int is_relative(const struct model_catalog *catalog, const struct cnre_wi
 	       (catalog->fingerprint.shard_count > 1 && same(catalog->fingerprint.names, hello->names));
 }
 
-static int match_by_path(struct manager *manager, const struct cnre_wire_hello *hello, const char *path, struct served_model **ret_model,
-			 char *message, size_t message_bytes)
+static int match_by_path(struct manager *manager, const struct cnre_wire_hello *hello, const char *path,
+			 struct served_model **ret_model, char *message, size_t message_bytes)
 {
 	for (uint32_t i = 0; i < manager->model_count; i++) {
 		if (same(manager->model[i].catalog->fingerprint.identity, hello->identity)) {
@@ -29,18 +29,20 @@ static int match_by_path(struct manager *manager, const struct cnre_wire_hello *
 	}
 	for (uint32_t i = 0; i < manager->model_count; i++) {
 		if (is_relative(manager->model[i].catalog, hello, path)) {
-			(void)snprintf(message, message_bytes,
-				       "%.80s differs from the served %.80s in config, shard name, size or header: use the same revision, or restart the manager",
-				       path, manager->model[i].catalog->directory);
+			(void)snprintf(
+				message, message_bytes,
+				"%.80s differs from the served %.80s in config, shard name, size or header: use the same revision, or restart the manager",
+				path, manager->model[i].catalog->directory);
 			return -ESTALE;
 		}
 	}
-	(void)snprintf(message, message_bytes, "%.120s is not served here: start cnre-managerd with --model for it", path);
+	(void)snprintf(message, message_bytes, "%.120s is not served here: start cnre-managerd with --model for it",
+		       path);
 	return -ENOENT;
 }
 
-int match_model(struct manager *manager, const struct cnre_wire_hello *hello, struct served_model **ret_model, char *message,
-		size_t message_bytes)
+int match_model(struct manager *manager, const struct cnre_wire_hello *hello, struct served_model **ret_model,
+		char *message, size_t message_bytes)
 {
 	char model[CNRE_WIRE_MODEL_MAX];
 

@@ -16,11 +16,14 @@ static int make_directory(const char *directory, mode_t mode, char *message, siz
 	if (mkdir(directory, mode) < 0 && errno != EEXIST) {
 		int r = -errno;
 
-		(void)snprintf(message, message_bytes, "cannot make %s: %s: pass --socket PATH", directory, strerror(-r));
+		(void)snprintf(message, message_bytes, "cannot make %s: %s: pass --socket PATH", directory,
+			       strerror(-r));
 		return r;
 	}
-	if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode) || (geteuid() != 0 && status.st_uid != geteuid())) {
-		(void)snprintf(message, message_bytes, "%s is not a directory of this user: remove it or pass --socket PATH", directory);
+	if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode) ||
+	    (geteuid() != 0 && status.st_uid != geteuid())) {
+		(void)snprintf(message, message_bytes,
+			       "%s is not a directory of this user: remove it or pass --socket PATH", directory);
 		return -EPERM;
 	}
 	return 0;

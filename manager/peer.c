@@ -12,20 +12,28 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5; Debian 12's headers are older */
 #endif
 
+static int is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 /*
  * Without SO_PEERPIDFD the pid is opened by number, now, while the connection is fresh: the peer connected a moment
- * ago. If it is gone and its number taken already, the socket has hung up as well, and that ends the connection.
+ * ago. Where the kernel has it and finds no process, none is looked for by number: it might be another's by now.
  */
-static int open_pidfd(int socket, pid_t pid)
+static int open_pidfd(int socket, pid_t pid, int *ret_pidfd)
 {
 	socklen_t length = sizeof(int);
 	int pidfd = -1;
 
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0 && pidfd >= 0) {
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) < 0 && errno == ENOPROTOOPT && pid > 0)
+		pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* CLOEXEC by itself */
+	if (pidfd < 0 && is_shortage(errno))
+		return -errno;
+	if (pidfd >= 0)
 		(void)fcntl(pidfd, F_SETFD, FD_CLOEXEC);
-		return pidfd;
-	}
-	return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	*ret_pidfd = pidfd;
+	return 0;
 }
 
 int peer_identify(struct peer *peer)
@@ -38,8 +46,7 @@ int peer_identify(struct peer *peer)
 	peer->uid = credentials.uid;
 	peer->gid = credentials.gid;
 	peer->pid = credentials.pid;
-	peer->pidfd = open_pidfd(peer->socket, credentials.pid);
-	return 0;
+	return open_pidfd(peer->socket, credentials.pid, &peer->pidfd);
 }
 
 int peer_may_administer(const struct peer *peer)

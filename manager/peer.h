@@ -13,7 +13,7 @@ struct peer {
 	pid_t pid;                        /* for people only: 0 in another pid namespace */
 };
 
-/* Fills all but `socket` from it. 0 or -errno. */
+/* Fills all but `socket` from it. 0 or -errno; -EMFILE and its like too, so that nobody lives without a pidfd because of them. */
 int peer_identify(struct peer *peer);
 
 /* 1: root, or the manager's own user: may change settings. */

@@ -12,9 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int pool_open(struct pool **ret_pool, const struct pool_setup *setup, char message[POOL_MESSAGE_BYTES])
+static int make_pool(struct pool **ret_pool, const struct pool_setup *setup, char message[POOL_MESSAGE_BYTES])
 {
-	char budget[16], window[16];
 	struct pool *pool;
 
 	if (setup->window_bytes == 0 || setup->window_bytes % EXTENT_GRAIN != 0 ||
@@ -36,6 +35,18 @@ int pool_open(struct pool **ret_pool, const struct pool_setup *setup, char messa
 	pool->budget_bytes = setup->budget_bytes;
 	extent_map_init(&pool->map, setup->window_bytes);
 	pool_size_segments(pool);
+	*ret_pool = pool;
+	return 0;
+}
+
+int pool_open(struct pool **ret_pool, const struct pool_setup *setup, char message[POOL_MESSAGE_BYTES])
+{
+	char budget[16], window[16];
+	struct pool *pool;
+	int r = make_pool(&pool, setup, message);
+
+	if (r < 0)
+		return r;
 	pool_grow(pool, POOL_WINDOWS_MIN);
 	if (pool_open_windows(pool) < POOL_WINDOWS_MIN) {
 		(void)snprintf(
@@ -48,6 +59,35 @@ int pool_open(struct pool **ret_pool, const struct pool_setup *setup, char messa
 	}
 	*ret_pool = pool;
 	return 0;
+}
+
+int pool_open_empty(struct pool **ret_pool, const struct pool_setup *setup, uint32_t segments_made,
+		    char message[POOL_MESSAGE_BYTES])
+{
+	int r;
+
+	if (segments_made > CNRE_SEGMENTS_MAX) {
+		(void)snprintf(message, POOL_MESSAGE_BYTES, "pool: %u segments to adopt are more than %u",
+			       segments_made, CNRE_SEGMENTS_MAX);
+		return -EBADMSG;
+	}
+	r = make_pool(ret_pool, setup, message);
+	if (r == 0)
+		(*ret_pool)->segments_made = segments_made;
+	return r;
+}
+
+int pool_adopt_segment(struct pool *pool, uint32_t segment, struct cnre_segment *memory)
+{
+	if (segment >= pool->segments_made || pool->segment[segment].live || memory->bytes < pool->map.window_bytes ||
+	    memory->bytes % EXTENT_GRAIN != 0 || memory->bytes > CNRE_SEGMENT_BYTES_MAX)
+		return -EBADMSG;
+	return pool_enter_segment(pool, segment, memory);
+}
+
+int pool_claim(struct pool *pool, uint64_t place, uint64_t bytes, uint32_t owner)
+{
+	return extent_claim(&pool->map, cnre_place_segment(place), cnre_place_offset(place), bytes, owner);
 }
 
 /* Leaves the pages alone: a client that still computes on a mapped slab keeps it until it unmaps. */
@@ -228,7 +268,7 @@ void pool_get_status(const struct pool *pool, struct pool_status *ret_status)
 		if (!pool->segment[s].live)
 			continue;
 		status.segments_live++;
-		status.windows += extent_windows(&pool->map, s);
+		status.windows += pool_is_open(pool, s) ? extent_windows(&pool->map, s) : 0;
 		status.bytes_by_backing[pool->segment[s].memory.backing] += pool->segment[s].memory.bytes;
 	}
 	*ret_status = status;

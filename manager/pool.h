@@ -66,6 +66,16 @@ struct pool_setup {
 int pool_open(struct pool **ret_pool, const struct pool_setup *setup, char message[POOL_MESSAGE_BYTES]);
 struct pool *pool_close(struct pool *pool);
 
+/*
+ * After a restart: a pool without memory, the segments that survived, and who owned what in them. Numbers go on behind
+ * the highest that was ever made, so that none is reused in front of clients that have it mapped.
+ * pool_adopt_segment takes the segment over; 0, -EBADMSG (number or size) or -ENOMEM.
+ * pool_claim: 0, -EBADMSG (no such place, or it has an owner already: then nothing may be adopted, R21b) or -ENOMEM.
+ */
+int pool_open_empty(struct pool **ret_pool, const struct pool_setup *setup, uint32_t segments_made, char message[POOL_MESSAGE_BYTES]);
+int pool_adopt_segment(struct pool *pool, uint32_t segment, struct cnre_segment *memory);
+int pool_claim(struct pool *pool, uint64_t place, uint64_t bytes, uint32_t owner);
+
 /* Room for `bytes` (a multiple of 4096, a window at most) without evicting anybody: 0 and its place, or -ENOSPC (also when
  * it would exceed the budget), -EINVAL, -ENOMEM. */
 int pool_take(struct pool *pool, uint64_t bytes, uint32_t owner, uint64_t *ret_place);
@@ -101,11 +111,12 @@ int pool_set_guaranteed(struct pool *pool, uint32_t windows);
  * Returns:  0 done, 1 some segments are still in use (call pool_trim later), -ENOSPC below the guarantee (nothing done).
  */
 int pool_set_budget(struct pool *pool, uint64_t budget_bytes);
+int pool_check_budget(const struct pool *pool, uint64_t budget_bytes); /* 0, or the -ENOSPC that setting it would give */
 int pool_trim(struct pool *pool); /* 0 fits, 1 not yet */
 
 struct pool_status {
 	uint64_t budget_bytes, backed_bytes, used_bytes; /* used: handed out */
-	uint32_t windows, guaranteed;     /* windows: all of the backed pool */
+	uint32_t windows, guaranteed;     /* windows: where something new may go, so without segments on their way out */
 	uint32_t segments_made, segments_live;
 	uint64_t bytes_by_backing[CNRE_BACKING_4K + 1];
 };

@@ -89,11 +89,17 @@ static void reopen_segments(struct pool *pool)
 	}
 }
 
-int pool_set_budget(struct pool *pool, uint64_t budget_bytes)
+int pool_check_budget(const struct pool *pool, uint64_t budget_bytes)
 {
 	uint32_t least = pool->guaranteed > 0 ? pool->guaranteed : 1;
 
-	if (budget_bytes / pool->map.window_bytes < least || windows_within(pool, budget_bytes) < least)
+	return budget_bytes / pool->map.window_bytes < least || windows_within(pool, budget_bytes) < least ? -ENOSPC
+													   : 0;
+}
+
+int pool_set_budget(struct pool *pool, uint64_t budget_bytes)
+{
+	if (pool_check_budget(pool, budget_bytes) < 0)
 		return -ENOSPC;
 	pool->budget_bytes = budget_bytes;
 	reopen_segments(pool);

@@ -102,9 +102,8 @@ static uint64_t choose_bytes(const struct pool *pool, enum cnre_backing backing,
 	return bytes < pool->map.window_bytes ? 0 : bytes;
 }
 
-static int enter_segment(struct pool *pool, struct cnre_segment *memory)
+int pool_enter_segment(struct pool *pool, uint32_t number, struct cnre_segment *memory)
 {
-	uint32_t number = pool->segments_made;
 	struct pool_segment *s = &pool->segment[number];
 
 	s->guaranteed = calloc(memory->bytes / pool->map.window_bytes + 1, 1);
@@ -117,7 +116,8 @@ static int enter_segment(struct pool *pool, struct cnre_segment *memory)
 	}
 	s->memory = *memory;
 	s->live = 1;
-	pool->segments_made++;
+	if (number >= pool->segments_made)
+		pool->segments_made = number + 1;
 	pool->backed_bytes += memory->bytes;
 	if (pool->setup.memory.added != NULL)
 		pool->setup.memory.added(pool->setup.memory.context, number, &s->memory);
@@ -177,7 +177,7 @@ static int add_segment(struct pool *pool, uint64_t missing, enum cnre_backing *b
 	}
 	if (r < 0)
 		return r;
-	r = enter_segment(pool, &memory);
+	r = pool_enter_segment(pool, pool->segments_made, &memory);
 	if (r < 0)
 		cnre_segment_close(&memory);
 	return r;

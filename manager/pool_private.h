@@ -43,6 +43,8 @@ void pool_evict_segment(struct pool *pool, uint32_t segment);
 uint64_t pool_open_bytes(const struct pool *pool);
 uint32_t pool_open_windows(const struct pool *pool);
 void pool_size_segments(struct pool *pool);
+/* A segment of memory becomes number `segment`. 0 or -ENOMEM. */
+int pool_enter_segment(struct pool *pool, uint32_t segment, struct cnre_segment *memory);
 /* Adds segments until all objects fit and there are that many windows, or budget or memory end; notes the latter. */
 void pool_grow(struct pool *pool, uint32_t wanted_windows);
 void pool_remove_segment(struct pool *pool, uint32_t segment);

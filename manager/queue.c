@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum queued { NOT_QUEUED, QUEUED_DEMAND, QUEUED_PREFETCH };
+/* DEMAND_FIRST: a demand that was asked for as a prefetch too; in a list of demands. */
+enum queued { NOT_QUEUED, QUEUED_DEMAND, QUEUED_DEMAND_FIRST, QUEUED_PREFETCH };
 
 struct link {
 	uint32_t next, previous;
@@ -17,11 +18,11 @@ struct link {
 struct queue {
 	uint32_t owner_count;
 	uint32_t demand_count, prefetch_count;
-	uint32_t prefetch_slot;           /* where the round over clients goes on */
-	uint32_t *starter;                /* [owner_count] */
-	uint16_t *prefetch_slot_of;       /* [owner_count] whose prefetch it is */
-	unsigned char *queued;            /* [owner_count] enum queued */
-	uint32_t prefetches_of[QUEUE_SLOTS];
+	uint32_t prefetch_slot; /* where the round over clients goes on */
+	uint32_t *starter;      /* [owner_count] */
+	uint16_t *slot_of;      /* [owner_count] in whose list it is */
+	unsigned char *queued;  /* [owner_count] enum queued */
+	uint32_t demands_of[QUEUE_SLOTS], prefetches_of[QUEUE_SLOTS];
 	struct link link[];
 };
 
@@ -67,8 +68,8 @@ int queue_open(struct queue **ret_queue, uint32_t owner_count)
 	queue->owner_count = owner_count;
 	queue->starter = calloc(owner_count, sizeof *queue->starter);
 	queue->queued = calloc(owner_count, 1);
-	queue->prefetch_slot_of = calloc(owner_count, sizeof *queue->prefetch_slot_of);
-	if (queue->starter == NULL || queue->queued == NULL || queue->prefetch_slot_of == NULL) {
+	queue->slot_of = calloc(owner_count, sizeof *queue->slot_of);
+	if (queue->starter == NULL || queue->queued == NULL || queue->slot_of == NULL) {
 		queue_close(queue);
 		return -ENOMEM;
 	}
@@ -82,36 +83,53 @@ struct queue *queue_close(struct queue *queue)
 {
 	if (queue != NULL) {
 		free(queue->starter);
-		free(queue->prefetch_slot_of);
+		free(queue->slot_of);
 		free(queue->queued);
 		free(queue);
 	}
 	return NULL;
 }
 
-void queue_push_demand(struct queue *queue, uint32_t slot, uint32_t owner, uint32_t starter)
+static int is_demand(const struct queue *queue, uint32_t owner)
 {
-	CNRE_CHECK(owner < queue->owner_count && slot < QUEUE_SLOTS);
-	if (queue->queued[owner] == QUEUED_DEMAND)
-		return;
-	if (queue->queued[owner] == QUEUED_PREFETCH)
-		queue_remove(queue, owner);
+	return queue->queued[owner] == QUEUED_DEMAND || queue->queued[owner] == QUEUED_DEMAND_FIRST;
+}
+
+static void add_demand(struct queue *queue, uint32_t slot, uint32_t owner)
+{
 	append(queue, demands(queue, slot), owner);
 	queue->queued[owner] = QUEUED_DEMAND;
-	queue->starter[owner] = starter;
+	queue->slot_of[owner] = (uint16_t)slot;
+	queue->demands_of[slot]++;
 	queue->demand_count++;
+}
+
+int queue_push_demand(struct queue *queue, const struct queue_client *client, uint32_t owner)
+{
+	CNRE_CHECK(owner < queue->owner_count && client->slot < QUEUE_SLOTS);
+	if (is_demand(queue, owner))
+		return 1;
+	if (queue->demands_of[client->slot] >= (uint64_t)client->reserve_slabs + QUEUE_DEMANDS_SPARE)
+		return 0;
+	if (queue->queued[owner] == QUEUED_PREFETCH)
+		queue_remove(queue, owner);
+	add_demand(queue, client->slot, owner);
+	queue->starter[owner] = client->number;
+	return 1;
 }
 
 int queue_push_prefetch(struct queue *queue, uint32_t slot, uint32_t owner)
 {
 	CNRE_CHECK(owner < queue->owner_count && slot < QUEUE_SLOTS);
+	if (is_demand(queue, owner))
+		queue->queued[owner] = QUEUED_DEMAND_FIRST;
 	if (queue->queued[owner] != NOT_QUEUED)
 		return 1;
 	if (queue->prefetches_of[slot] >= QUEUE_PREFETCHES_PER_CLIENT)
 		return 0;
 	append(queue, prefetches(queue, slot), owner);
 	queue->queued[owner] = QUEUED_PREFETCH;
-	queue->prefetch_slot_of[owner] = (uint16_t)slot;
+	queue->slot_of[owner] = (uint16_t)slot;
 	queue->prefetches_of[slot]++;
 	queue->prefetch_count++;
 	return 1;
@@ -153,13 +171,24 @@ void queue_remove(struct queue *queue, uint32_t owner)
 {
 	CNRE_CHECK(queue->queued[owner] != NOT_QUEUED);
 	take_out(queue, owner);
-	if (queue->queued[owner] == QUEUED_DEMAND) {
+	if (is_demand(queue, owner)) {
 		queue->demand_count--;
+		queue->demands_of[queue->slot_of[owner]]--;
 	} else {
 		queue->prefetch_count--;
-		queue->prefetches_of[queue->prefetch_slot_of[owner]]--;
+		queue->prefetches_of[queue->slot_of[owner]]--;
 	}
 	queue->queued[owner] = NOT_QUEUED;
+}
+
+int queue_give_up_demand(struct queue *queue, uint32_t owner)
+{
+	uint32_t slot = queue->slot_of[owner];
+	int is_wanted = queue->queued[owner] == QUEUED_DEMAND_FIRST;
+
+	CNRE_CHECK(is_demand(queue, owner));
+	queue_remove(queue, owner);
+	return is_wanted && queue_push_prefetch(queue, slot, owner);
 }
 
 uint32_t queue_drop_prefetches(struct queue *queue, uint32_t slot, uint32_t first, uint32_t count)
@@ -181,17 +210,12 @@ uint32_t queue_drop_prefetches(struct queue *queue, uint32_t slot, uint32_t firs
 
 void queue_forget_slot(struct queue *queue, uint32_t slot)
 {
-	uint32_t from = demands(queue, slot), to = demands(queue, CNRE_SESSIONS_MAX);
+	CNRE_CHECK(slot < CNRE_SESSIONS_MAX);
+	while (!is_empty(queue, demands(queue, slot))) {
+		uint32_t owner = queue->link[demands(queue, slot)].next;
 
-	if (!is_empty(queue, from)) { /* splice the whole ring before the common sentinel */
-		struct link list = queue->link[from];
-		uint32_t last = queue->link[to].previous;
-
-		queue->link[last].next = list.next;
-		queue->link[list.next].previous = last;
-		queue->link[list.previous].next = to;
-		queue->link[to].previous = list.previous;
-		queue->link[from] = (struct link){.next = from, .previous = from};
+		queue_remove(queue, owner);
+		add_demand(queue, CNRE_SESSIONS_MAX, owner);
 	}
 	while (!is_empty(queue, prefetches(queue, slot)))
 		queue_remove(queue, queue->link[prefetches(queue, slot)].next);

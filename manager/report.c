@@ -19,6 +19,21 @@ static json_t *number(uint64_t value)
 	return json_integer((json_int_t)value);
 }
 
+/* A path, or what was made from one, is bytes; JSON is UTF-8. What is none is shown with '?' for everything but ASCII. */
+static json_t *text(const char *bytes)
+{
+	json_t *string = json_string(bytes);
+	char shown[512];
+	size_t i;
+
+	if (string != NULL)
+		return string;
+	for (i = 0; i + 1 < sizeof shown && bytes[i] != '\0'; i++)
+		shown[i] = (unsigned char)bytes[i] < 0x80 ? bytes[i] : '?';
+	shown[i] = '\0';
+	return json_string(shown);
+}
+
 static json_t *hex(const unsigned char *digest)
 {
 	char text[2 * CNRE_DIGEST_BYTES + 1];
@@ -30,15 +45,14 @@ static json_t *report_model(struct manager *manager, const struct served_model *
 {
 	const struct model_catalog *catalog = model->catalog;
 
-	/* A path need not be UTF-8; JSON must be. */
-	json_t *directory = json_string(catalog->directory), *name = json_string(catalog->name);
-
-	return json_pack("{s:o, s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", name != NULL ? name : json_string("?"), "directory",
-			 directory != NULL ? directory : json_string("?"), "family", catalog->family, "identity", hex(catalog->fingerprint.identity),
-			 "layers", (json_int_t)catalog->layer_count, "experts", (json_int_t)catalog->expert_count, "top_k",
-			 (json_int_t)catalog->top_k, "objects", (json_int_t)catalog->object_count, "resident_objects",
-			 (json_int_t)residency_objects(manager, model), "payload_bytes_total", (json_int_t)catalog->payload_bytes_total,
-			 "slab_bytes_max", (json_int_t)catalog->slab_bytes_max, "payload_bytes_max", (json_int_t)catalog->payload_bytes_max);
+	return json_pack(
+		"{s:o, s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", text(catalog->name),
+		"directory", text(catalog->directory), "family", catalog->family, "identity",
+		hex(catalog->fingerprint.identity), "layers", (json_int_t)catalog->layer_count, "experts",
+		(json_int_t)catalog->expert_count, "top_k", (json_int_t)catalog->top_k, "objects",
+		(json_int_t)catalog->object_count, "resident_objects", (json_int_t)residency_objects(manager, model),
+		"payload_bytes_total", (json_int_t)catalog->payload_bytes_total, "slab_bytes_max",
+		(json_int_t)catalog->slab_bytes_max, "payload_bytes_max", (json_int_t)catalog->payload_bytes_max);
 }
 
 static json_t *report_models(struct manager *manager)
@@ -56,10 +70,13 @@ static json_t *report_budget(const struct manager *manager)
 	json_t *terms = json_array();
 
 	for (uint32_t i = 0; i < budget->term_count; i++)
-		(void)json_array_append_new(terms, json_pack("{s:I, s:s, s:s}", "bytes", (json_int_t)budget->term[i].bytes, "source",
-							     budget->term[i].source, "do", budget->term[i].advice));
-	return json_pack("{s:I, s:I, s:s, s:o}", "bytes", (json_int_t)cnre_counter_get(&manager->counters->budget_bytes), "decided_bytes",
-			 (json_int_t)budget->bytes, "binding", budget->term[budget->binding].source, "terms", terms);
+		(void)json_array_append_new(
+			terms, json_pack("{s:I, s:o, s:s}", "bytes", (json_int_t)budget->term[i].bytes, "source",
+					 text(budget->term[i].source), "do", budget->term[i].advice));
+	return json_pack("{s:I, s:I, s:o, s:o}", "bytes",
+			 (json_int_t)cnre_counter_get(&manager->counters->budget_bytes), "decided_bytes",
+			 (json_int_t)budget->bytes, "binding", text(budget->term[budget->binding].source), "terms",
+			 terms);
 }
 
 static json_t *report_pool(const struct manager *manager)
@@ -69,11 +86,14 @@ static json_t *report_pool(const struct manager *manager)
 
 	pool_get_status(manager->pool, &status);
 	for (int i = CNRE_BACKING_1G; i <= CNRE_BACKING_4K; i++)
-		(void)json_object_set_new(backing, cnre_backing_name((enum cnre_backing)i), number(status.bytes_by_backing[i]));
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "budget_bytes", (json_int_t)status.budget_bytes, "backed_bytes",
-			 (json_int_t)status.backed_bytes, "used_bytes", (json_int_t)status.used_bytes, "windows", (json_int_t)status.windows,
-			 "guaranteed", (json_int_t)status.guaranteed, "reserved_slabs", (json_int_t)manager->sessions->reserved_slabs,
-			 "loads_max", (json_int_t)manager->loads_max, "window_bytes", (json_int_t)manager->window_bytes, "backing", backing);
+		(void)json_object_set_new(backing, cnre_backing_name((enum cnre_backing)i),
+					  number(status.bytes_by_backing[i]));
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "budget_bytes",
+			 (json_int_t)status.budget_bytes, "backed_bytes", (json_int_t)status.backed_bytes, "used_bytes",
+			 (json_int_t)status.used_bytes, "windows", (json_int_t)status.windows, "guaranteed",
+			 (json_int_t)status.guaranteed, "reserved_slabs", (json_int_t)manager->sessions->reserved_slabs,
+			 "loads_max", (json_int_t)manager->loads_max, "window_bytes", (json_int_t)manager->window_bytes,
+			 "backing", backing);
 }
 
 static json_t *report_loader(const struct manager *manager)
@@ -81,11 +101,13 @@ static json_t *report_loader(const struct manager *manager)
 	struct loader_status status;
 
 	loader_get_status(manager->loader, &status);
-	return json_pack("{s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "engine", status.uring ? "io_uring" : "pread", "reason",
-			 status.reason, "registered_buffers", status.registered_buffers, "registered_files", status.registered_files,
-			 "files_direct", (json_int_t)status.files_direct, "files_buffered", (json_int_t)status.files_buffered, "in_flight",
-			 (json_int_t)loader_in_flight(manager->loader), "queued", (json_int_t)residency_queued(manager), "chunk_bytes",
-			 (json_int_t)status.chunk_bytes, "chunk_depth", (json_int_t)status.chunk_depth, "reads_in_flight_max",
+	return json_pack("{s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "engine",
+			 status.uring ? "io_uring" : "pread", "reason", status.reason, "registered_buffers",
+			 status.registered_buffers, "registered_files", status.registered_files, "files_direct",
+			 (json_int_t)status.files_direct, "files_buffered", (json_int_t)status.files_buffered,
+			 "in_flight", (json_int_t)loader_in_flight(manager->loader), "queued",
+			 (json_int_t)residency_queued(manager), "chunk_bytes", (json_int_t)status.chunk_bytes,
+			 "chunk_depth", (json_int_t)status.chunk_depth, "reads_in_flight_max",
 			 (json_int_t)status.reads_in_flight_max);
 }
 
@@ -95,7 +117,8 @@ static json_t *report_settings(const struct manager *manager)
 	struct settings_line line;
 
 	for (uint32_t i = 0; settings_describe(manager->settings, i, &line); i++)
-		(void)json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", line.name, "value", line.value, "source", line.source));
+		(void)json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "name", line.name, "value",
+							    text(line.value), "source", text(line.source)));
 	return list;
 }
 
@@ -116,23 +139,37 @@ static json_t *report_degraded(const struct manager *manager)
 	if (!loader.uring)
 		add_degraded(list, "reads go through a pread pool, not io_uring", loader.reason);
 	else if (!loader.registered_buffers)
-		add_degraded(list, "reads use unregistered buffers", "raise LimitMEMLOCK, or give the manager CAP_IPC_LOCK");
+		add_degraded(list, "reads use unregistered buffers",
+			     "raise LimitMEMLOCK, or give the manager CAP_IPC_LOCK");
 	if (loader.files_buffered > 0)
-		add_degraded(list, "some checkpoint files are read through the page cache", "put them on a file system with O_DIRECT, such as ext4 or xfs");
+		add_degraded(list, "some checkpoint files are read through the page cache",
+			     manager->settings->direct == SETTINGS_DIRECT_NO
+				     ? "leave out --direct no"
+				     : "put them on a file system with O_DIRECT, such as ext4 or xfs");
 	if (pool.bytes_by_backing[CNRE_BACKING_4K] > 0 && pool.bytes_by_backing[CNRE_BACKING_4K] == pool.backed_bytes)
 		add_degraded(list, "the pool lies on 4 KiB pages", "reserve huge pages: sysctl vm.nr_hugepages");
-	if (pool.backed_bytes < pool.budget_bytes && pool.backed_bytes < manager->slab_bytes_total)
-		add_degraded(list, "the pool is smaller than the budget: memory ran out", "free memory and set the budget again: cnrectl set ram SIZE");
+	/* Less than a slab is always left over. */
+	if (pool.backed_bytes + manager->window_bytes <= pool.budget_bytes &&
+	    pool.backed_bytes < manager->slab_bytes_total)
+		add_degraded(list, "the pool is smaller than the budget: memory ran out",
+			     "free memory and set the budget again: cnrectl set ram SIZE");
+	if (manager->measure.overshooting)
+		add_degraded(
+			list,
+			"the kernel counts more memory for the pool than its budget: experts are held within less",
+			"compare measured_bytes, pool_bytes and budget_bytes of cnrectl stats; set a lower budget: cnrectl set ram SIZE");
 	return list;
 }
 
 json_t *report_status(struct manager *manager)
 {
-	return json_pack("{s:i, s:f, s:I, s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pid", (int)getpid(), "uptime_s",
-			 (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch", (json_int_t)manager->state->epoch, "socket",
-			 listener_path(manager), "version", CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
-			 "clients", (json_int_t)manager->sessions->active_count, "models", report_models(manager), "budget", report_budget(manager),
-			 "pool", report_pool(manager), "loader", report_loader(manager), "settings", report_settings(manager), "degraded",
+	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pid", (int)getpid(),
+			 "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
+			 (json_int_t)manager->state->epoch, "socket", text(listener_path(manager)), "version",
+			 CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
+			 "clients", (json_int_t)manager->sessions->active_count, "models", report_models(manager),
+			 "budget", report_budget(manager), "pool", report_pool(manager), "loader",
+			 report_loader(manager), "settings", report_settings(manager), "degraded",
 			 report_degraded(manager));
 }
 
@@ -171,13 +208,17 @@ json_t *report_stats(struct manager *manager)
 
 	refresh_accesses(manager);
 	for (size_t i = 0; i < cnre_counter_count; i++) {
-		const _Atomic uint64_t *word = (const void *)((const char *)manager->counters + cnre_counter_table[i].offset);
+		const _Atomic uint64_t *word =
+			(const void *)((const char *)manager->counters + cnre_counter_table[i].offset);
 
 		(void)json_object_set_new(stats, cnre_counter_table[i].name, number(cnre_counter_get(word)));
 	}
-	(void)json_object_set_new(stats, "felt_wait_s", json_real((double)cnre_counter_get(&manager->counters->felt_wait_ns) / 1e9));
-	(void)json_object_set_new(stats, "service_s", json_real((double)cnre_counter_get(&manager->counters->service_ns) / 1e9));
-	(void)json_object_set_new(stats, "uptime_s", json_real((double)(cnre_clock_now_ns() - manager->started_ns) / 1e9));
+	(void)json_object_set_new(stats, "felt_wait_s",
+				  json_real((double)cnre_counter_get(&manager->counters->felt_wait_ns) / 1e9));
+	(void)json_object_set_new(stats, "service_s",
+				  json_real((double)cnre_counter_get(&manager->counters->service_ns) / 1e9));
+	(void)json_object_set_new(stats, "uptime_s",
+				  json_real((double)(cnre_clock_now_ns() - manager->started_ns) / 1e9));
 	return stats;
 }
 
@@ -187,12 +228,14 @@ static json_t *report_client(const struct session *session)
 	uint32_t leased;
 
 	session_sum(session, &totals, &leased);
-	return json_pack("{s:I, s:s, s:i, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "session", (json_int_t)session->number,
-			 "name", session->name, "pid", (int)session->peer.pid, "uid", (json_int_t)session->peer.uid, "model",
-			 session->model->catalog->name, "state", session->socket.fd >= 0 ? "attached" : "disconnected", "reserve_slabs",
-			 (json_int_t)session->reserve_slabs, "leased", (json_int_t)leased, "accesses", (json_int_t)totals.accesses, "hits",
-			 (json_int_t)(totals.accesses - totals.misses), "misses", (json_int_t)totals.misses, "joins", (json_int_t)totals.joins,
-			 "failures", (json_int_t)totals.failures, "felt_wait_s", (double)totals.wait_ns / 1e9, "attached_s",
+	return json_pack("{s:I, s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "session",
+			 (json_int_t)session->number, "name", session->name, "pid", (int)session->peer.pid, "uid",
+			 (json_int_t)session->peer.uid, "model", text(session->model->catalog->name), "state",
+			 session->socket.fd >= 0 ? "attached" : "disconnected", "reserve_slabs",
+			 (json_int_t)session->reserve_slabs, "leased", (json_int_t)leased, "accesses",
+			 (json_int_t)totals.accesses, "hits", (json_int_t)(totals.accesses - totals.misses), "misses",
+			 (json_int_t)totals.misses, "joins", (json_int_t)totals.joins, "failures",
+			 (json_int_t)totals.failures, "felt_wait_s", (double)totals.wait_ns / 1e9, "attached_s",
 			 (double)(cnre_clock_now_ns() - session->attached_ns) / 1e9);
 }
 

@@ -21,6 +21,22 @@ int reservation_grant(struct manager *manager, const struct served_model *model,
 /* After the sum changed: tells the pool how many windows must be guaranteed. */
 void reservation_apply(struct manager *manager);
 
+/*
+ * Ends the sessions of clients that surely lease more than was granted to them (R19). A ledger is its client's to write,
+ * so only this keeps one from pinning the pool. O(objects) a session: when a demand finds no room, not every turn.
+ */
+void reservation_enforce(struct manager *manager);
+
+/* The least that is granted to a client of any model without a number of its own: one layer's top-k, and one. */
+uint32_t reservation_least(const struct manager *manager);
+
+/*
+ * Loads in flight that a pool of so many windows has room for beside its clients: a share of it, never so many that the
+ * first client finds no room, at most manager->loads_most, at least one.
+ */
+#define RESERVATION_LOADS_SHARE 4u
+uint32_t reservation_loads(const struct manager *manager, uint64_t windows);
+
 /* Slabs that must stay: reservations and loads in flight. */
 uint32_t reservation_needed(const struct manager *manager);
 

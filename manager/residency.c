@@ -5,9 +5,11 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "manager/digest.h"
 #include "manager/loader.h"
 #include "manager/pool.h"
 #include "manager/queue.h"
+#include "manager/reservation.h"
 #include "manager/session.h"
 #include "policy/policy.h"
 #include "shm/futex.h"
@@ -20,29 +22,34 @@
 
 /* One object on its way from the drive. As many as reads in flight may be (R16): a slab is taken only with one of these. */
 struct load {
-	struct loader_read read;          /* first: `done` gets its address */
+	struct loader_read read; /* first: `done` gets its address */
 	struct worker_job job;
 	struct model_plan plan;
 	struct manager *manager;
 	struct load *next_free;
-	char *slab;                       /* its address: a worker may not ask the pool */
+	char *slab; /* its address: a worker may not ask the pool */
+	const struct model_shape *shape;
+	uint64_t digest; /* where is_hashed, once the worker is done */
 	uint64_t place;
 	uint32_t owner;
-	int is_prefetch;
+	int is_prefetch, is_hashed;
 };
 
 struct residency {
 	struct policy *policy;
 	struct queue *queue;
-	struct load *load;                /* [load_count] */
+	struct load *load; /* as many as the first budget allows in flight */
 	struct load *free_load;
-	uint32_t load_count, loads_active, prefetches_active;
-	uint32_t next_slot;               /* where the round over clients goes on (R34) */
+	uint32_t loads_active, prefetches_active;
+	uint32_t next_slot; /* where the round over clients goes on (R34) */
 	uint64_t budget_bytes, used_bytes;
-	uint32_t *resident_of_model;      /* [model_count] */
-	unsigned char *prefetched;        /* [owner_count] 1: resident by prefetch and not yet looked up */
-	int64_t starved_ns;               /* not 0: a demand found no room at that time */
+	uint64_t held_to_bytes;      /* below the budget: memory costs more than planned (measure.h) */
+	uint32_t *resident_of_model; /* [model_count] */
+	unsigned char *prefetched;   /* [owner_count] 1: loaded or on its way by prefetch and not yet looked up */
+	int64_t starved_ns;          /* not 0: a demand found no room at that time */
+	int64_t enforce_ns;          /* not before then: a look at who is in the way */
 	int trimming;
+	struct load *pin; /* lent to the object that is pinned, or NULL */
 	struct cnre_log_limit error_limit;
 };
 
@@ -104,7 +111,9 @@ static void mark_loading(struct cnre_entry *entry, uint64_t place, uint32_t star
 	/* [D4] relaxed: as [D3]; a reader uses a place only after it saw READY under its own lease. */
 	atomic_store_explicit(&entry->place, place, memory_order_relaxed);
 	/* [D5] release, pairs with [L2] in shm/ledger.h: after a restart LOADING implies a valid place. */
-	atomic_store_explicit(&entry->state, cnre_word_pack(cnre_word_generation(word_of(entry)), CNRE_LOAD_OK, CNRE_STATE_LOADING), memory_order_release);
+	atomic_store_explicit(&entry->state,
+			      cnre_word_pack(cnre_word_generation(word_of(entry)), CNRE_LOAD_OK, CNRE_STATE_LOADING),
+			      memory_order_release);
 }
 
 static void note_attempt(struct cnre_entry *entry, const struct loader_read *read)
@@ -117,7 +126,8 @@ static void note_attempt(struct cnre_entry *entry, const struct loader_read *rea
 	/* [D8] relaxed: as [D7]. */
 	atomic_store_explicit(&entry->read_bytes, (uint32_t)read->bytes_read, memory_order_relaxed);
 	/* [D9] relaxed: as [D7]. */
-	atomic_store_explicit(&entry->service_ns, (uint64_t)(read->completed_ns - read->submitted_ns), memory_order_relaxed);
+	atomic_store_explicit(&entry->service_ns, (uint64_t)(read->completed_ns - read->submitted_ns),
+			      memory_order_relaxed);
 }
 
 /* ---- residents ---- */
@@ -151,6 +161,13 @@ static void count_resident(struct manager *manager, uint32_t owner, int change)
 	cnre_counter_set(objects, cnre_counter_get(objects) + (uint64_t)(int64_t)change);
 }
 
+static int is_pinned(const struct manager *manager, uint32_t owner)
+{
+	const struct load *pin = manager->residency->pin;
+
+	return pin != NULL && pin->owner == owner;
+}
+
 static uint64_t place_of(const struct cnre_entry *entry)
 {
 	/* [D10] relaxed: only this thread writes it. */
@@ -169,7 +186,7 @@ int residency_evict(void *context, uint32_t owner)
 	struct cnre_entry *entry = entry_of(manager, owner);
 	uint32_t word = word_of(entry), generation = cnre_word_generation(word);
 
-	if (cnre_word_state(word) != CNRE_STATE_READY || is_leased(manager, owner))
+	if (cnre_word_state(word) != CNRE_STATE_READY || is_pinned(manager, owner) || is_leased(manager, owner))
 		return -EBUSY;
 	cnre_ledger_store_evicting(entry, cnre_word_pack(generation, CNRE_LOAD_OK, CNRE_STATE_EVICTING));
 	if (is_leased(manager, owner)) {
@@ -192,7 +209,24 @@ int residency_is_busy(void *context, uint32_t owner)
 {
 	struct manager *manager = context;
 
-	return cnre_word_state(word_of(entry_of(manager, owner))) != CNRE_STATE_READY || is_leased(manager, owner);
+	return cnre_word_state(word_of(entry_of(manager, owner))) != CNRE_STATE_READY || is_pinned(manager, owner) ||
+	       is_leased(manager, owner);
+}
+
+/* What may be resident: the budget, or what it is held to; but what R15 promises to clients can always be resident. */
+static uint64_t target_bytes(const struct manager *manager)
+{
+	const struct residency *residency = manager->residency;
+	struct pool_status status;
+	uint64_t promised_bytes;
+
+	if (residency->held_to_bytes >= residency->budget_bytes)
+		return residency->budget_bytes;
+	pool_get_status(manager->pool, &status);
+	promised_bytes = status.guaranteed * manager->window_bytes;
+	if (promised_bytes >= residency->budget_bytes)
+		return residency->budget_bytes;
+	return residency->held_to_bytes > promised_bytes ? residency->held_to_bytes : promised_bytes;
 }
 
 /* Evicts the first object in policy order that can go. 0, or -EBUSY: every resident is leased or on its way. */
@@ -219,10 +253,9 @@ static int shrink_to(struct manager *manager, uint64_t bytes)
 /* A slab for an object: within the budget, by policy order, and as a last resort by emptying a window (R15). */
 static int take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_place)
 {
-	struct residency *residency = manager->residency;
-	uint64_t bytes = slab_bytes_of(manager, owner);
+	uint64_t bytes = slab_bytes_of(manager, owner), target = target_bytes(manager);
 
-	if (bytes > residency->budget_bytes || shrink_to(manager, residency->budget_bytes - bytes) < 0)
+	if (bytes > target || shrink_to(manager, target - bytes) < 0)
 		return -ENOSPC;
 	for (uint32_t tries = 0; tries < RESIDENCY_VICTIM_TRIES; tries++) {
 		if (pool_take(manager->pool, bytes, owner, ret_place) == 0)
@@ -255,7 +288,6 @@ static void publish(struct load *load)
 	struct cnre_entry *entry = entry_of(manager, load->owner);
 
 	policy_add(manager->residency->policy, load->owner);
-	manager->residency->prefetched[load->owner] = (unsigned char)load->is_prefetch;
 	count_resident(manager, load->owner, 1);
 	cnre_counter_add(&manager->counters->loads, 1);
 	cnre_counter_add(&manager->counters->bytes_loaded, slab_bytes_of(manager, load->owner));
@@ -289,9 +321,29 @@ static void log_failure(struct load *load, int status)
 
 	if (!cnre_log_allowed(&manager->residency->error_limit, cnre_clock_now_ns()))
 		return;
-	cnre_log(CNRE_LOG_ERROR, "load: %s layer %u expert %u: %s: %s at byte %llu: check the drive and the file; the next request reads again",
-		 model->catalog->name, object->layer, object->expert, shard->path, strerror(-status),
-		 (unsigned long long)load->read.failed_off);
+	cnre_log(
+		CNRE_LOG_ERROR,
+		"load: %s layer %u expert %u: %s: %s at byte %llu: check the drive and the file; the next request reads again",
+		model->catalog->name, object->layer, object->expert, shard->path, strerror(-status),
+		(unsigned long long)load->read.failed_off);
+}
+
+static void log_mismatch(struct load *load, uint64_t expected)
+{
+	struct manager *manager = load->manager;
+	const struct served_model *model = model_of(manager, load->owner);
+	const struct model_object *object = &model->catalog->object[load->owner - model->first_owner];
+	const char *path = digest_path(manager->digests);
+
+	if (!cnre_log_allowed(&manager->residency->error_limit, cnre_clock_now_ns()))
+		return;
+	cnre_log(
+		CNRE_LOG_ERROR,
+		"load: %s layer %u expert %u: %.300s: digest %016llx, known is %016llx: compare the shard with its source; the next "
+		"request reads again; if the shard is right, stop the manager%s%.300s and start it again",
+		model->catalog->name, object->layer, object->expert,
+		model->catalog->shard[load->plan.run[0].shard].path, (unsigned long long)load->digest,
+		(unsigned long long)expected, path[0] != '\0' ? ", remove " : "", path);
 }
 
 /* R8: a failed load is ABSENT with a new generation and an error class; nothing is cached, all waiters are woken. */
@@ -300,16 +352,17 @@ static void fail(struct load *load, int status)
 	struct manager *manager = load->manager;
 	struct cnre_entry *entry = entry_of(manager, load->owner);
 
-	log_failure(load, status);
 	note_attempt(entry, &load->read);
 	cnre_counter_add(&manager->counters->load_errors, 1);
+	manager->residency->prefetched[load->owner] = 0;
 	discharge(manager, load->owner);
 	settle(entry, cnre_word_generation(word_of(entry)) + 1, error_class(status), CNRE_STATE_ABSENT);
 	pool_give(manager->pool, load->place);
 	load_free(load);
 }
 
-static void move_parts(struct worker_job *job)
+/* On a worker thread. */
+static void prepare_slab(struct worker_job *job)
 {
 	struct load *load = (struct load *)((char *)job - offsetof(struct load, job));
 
@@ -318,11 +371,23 @@ static void move_parts(struct worker_job *job)
 
 		memmove(load->slab + move->to_off, load->slab + move->from_off, move->bytes);
 	}
+	if (load->is_hashed)
+		load->digest = digest_compute(load->slab, load->shape, &load->plan);
 }
 
-static void parts_moved(struct worker_job *job)
+static void slab_prepared(struct worker_job *job)
 {
-	publish((struct load *)((char *)job - offsetof(struct load, job)));
+	struct load *load = (struct load *)((char *)job - offsetof(struct load, job));
+	struct manager *manager = load->manager;
+	uint64_t expected;
+
+	if (load->is_hashed && digest_check(manager->digests, load->owner, load->digest, &expected) < 0) {
+		cnre_counter_add(&manager->counters->digest_errors, 1);
+		log_mismatch(load, expected);
+		fail(load, -EBADMSG);
+		return;
+	}
+	publish(load);
 }
 
 static void read_done(struct loader_read *read, int status)
@@ -331,12 +396,17 @@ static void read_done(struct loader_read *read, int status)
 
 	cnre_counter_add(&load->manager->counters->bytes_read, read->bytes_read);
 	cnre_counter_add(&load->manager->counters->read_retries, read->retries);
-	if (status < 0)
+	if (status == -ECANCELED && load->manager->stopping) {
+		load_free(
+			load); /* LOADING for good: who waits learns from its socket that we are gone, and blames no drive */
+	} else if (status < 0) {
+		log_failure(load, status);
 		fail(load, status);
-	else if (load->plan.move_count == 0)
+	} else if (load->plan.move_count == 0 && !load->is_hashed) {
 		publish(load);
-	else
+	} else {
 		worker_submit(load->manager->worker, &load->job);
+	}
 }
 
 static void fill_read(struct load *load, const struct served_model *model)
@@ -375,11 +445,14 @@ static int begin_load(struct manager *manager, uint32_t owner, uint32_t starter,
 	load->owner = owner;
 	load->place = place;
 	load->is_prefetch = is_prefetch;
+	load->is_hashed = manager->verifies_loads;
+	load->shape = &model->catalog->shape[model->catalog->object[owner - model->first_owner].shape];
 	model_plan(model->catalog, owner - model->first_owner, &load->plan);
 	fill_read(load, model);
 	charge(manager, owner);
 	mark_loading(entry_of(manager, owner), place, starter);
 	cnre_counter_set(&manager->counters->loads_in_flight, residency->loads_active);
+	residency->prefetched[owner] = (unsigned char)is_prefetch;
 	if (is_prefetch)
 		cnre_counter_add(&manager->counters->prefetches_issued, 1);
 	loader_submit(manager->loader, &load->read);
@@ -388,19 +461,23 @@ static int begin_load(struct manager *manager, uint32_t owner, uint32_t starter,
 
 /* ---- requests ---- */
 
-void residency_request(struct manager *manager, struct session *session, uint32_t owner, enum residency_kind kind)
+int residency_request(struct manager *manager, struct session *session, uint32_t owner, enum residency_kind kind)
 {
+	const struct queue_client client = {
+		.slot = session->slot, .number = session->number, .reserve_slabs = session->reserve_slabs};
 	struct residency *residency = manager->residency;
 	struct cnre_entry *entry = entry_of(manager, owner);
+	int accepted = 1;
 
 	if (cnre_word_state(word_of(entry)) != CNRE_STATE_ABSENT)
-		return; /* resident, or on its way: the asker sleeps on the word and joins */
+		return 1; /* resident, or on its way: the asker sleeps on the word and joins */
 	if (kind == RESIDENCY_DEMAND)
-		queue_push_demand(residency->queue, session->slot, owner, session->number);
+		accepted = queue_push_demand(residency->queue, &client, owner);
 	else if (queue_prefetch_count(residency->queue) >= RESIDENCY_PREFETCH_QUEUE_MAX ||
 		 !queue_push_prefetch(residency->queue, session->slot, owner))
 		cnre_counter_add(&manager->counters->prefetches_dropped, 1);
 	cnre_counter_set(&manager->counters->loads_queued, queue_count(residency->queue));
+	return accepted;
 }
 
 void residency_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count)
@@ -441,18 +518,27 @@ static int drive_has_room(struct manager *manager, uint32_t owner)
 	return loader_has_room(manager->loader, model->file_of_shard[plan.run[0].shard]);
 }
 
-/* One demand of one client: 1 begun or dropped, 0 nothing can begin now, -ENOSPC no slab. */
+/* A place for one more load, and a slab beside what clients reserve: a smaller budget has fewer (R16). */
+static int may_load(const struct manager *manager)
+{
+	const struct residency *residency = manager->residency;
+
+	return residency->free_load != NULL && residency->loads_active + (residency->pin != NULL) < manager->loads_max;
+}
+
+/* One demand of one client: 1 begun, 0 nothing can begin now, -ENOSPC no slab. Drops on its way what nobody wants any more. */
 static int pump_slot(struct manager *manager, uint32_t slot)
 {
 	struct queue *queue = manager->residency->queue;
-	uint32_t owner = QUEUE_NONE, starter;
+	uint32_t owner, next, starter;
 	int r;
 
-	while ((owner = queue_next_demand(queue, slot, owner)) != QUEUE_NONE) {
-		if (!is_leased(manager, owner)) { /* R7: nobody wants it any more */
-			queue_remove(queue, owner);
-			cnre_counter_add(&manager->counters->loads_dropped, 1);
-			return 1;
+	for (owner = queue_next_demand(queue, slot, QUEUE_NONE); owner != QUEUE_NONE; owner = next) {
+		next = queue_next_demand(queue, slot, owner);
+		if (!is_leased(manager, owner)) { /* R7; who gave up waiting may have asked for a prefetch instead */
+			if (!queue_give_up_demand(queue, owner))
+				cnre_counter_add(&manager->counters->loads_dropped, 1);
+			continue;
 		}
 		if (!drive_has_room(manager, owner))
 			continue;
@@ -472,9 +558,9 @@ static int pump_demand(struct manager *manager)
 	struct residency *residency = manager->residency;
 	int progress = 1;
 
-	while (progress && residency->free_load != NULL && queue_demand_count(residency->queue) > 0) {
+	while (progress && may_load(manager) && queue_demand_count(residency->queue) > 0) {
 		progress = 0;
-		for (uint32_t i = 0; i < QUEUE_SLOTS && residency->free_load != NULL; i++) {
+		for (uint32_t i = 0; i < QUEUE_SLOTS && may_load(manager); i++) {
 			uint32_t slot = (residency->next_slot + i) % QUEUE_SLOTS;
 			int r;
 
@@ -484,7 +570,7 @@ static int pump_demand(struct manager *manager)
 			if (r < 0)
 				return r;
 			progress |= r;
-			if (residency->free_load == NULL)
+			if (!may_load(manager))
 				residency->next_slot = (slot + 1) % QUEUE_SLOTS;
 		}
 	}
@@ -497,8 +583,9 @@ static void pump_prefetch(struct manager *manager)
 	struct residency *residency = manager->residency;
 	uint32_t owner;
 
-	while (residency->free_load != NULL && residency->prefetches_active < (residency->load_count + 1) / 2 &&
-	       queue_demand_count(residency->queue) == 0 && (owner = queue_first_prefetch(residency->queue)) != QUEUE_NONE) {
+	while (may_load(manager) && residency->prefetches_active < (manager->loads_max + 1) / 2 &&
+	       queue_demand_count(residency->queue) == 0 &&
+	       (owner = queue_first_prefetch(residency->queue)) != QUEUE_NONE) {
 		if (!drive_has_room(manager, owner))
 			return;
 		queue_remove(residency->queue, owner);
@@ -507,15 +594,29 @@ static void pump_prefetch(struct manager *manager)
 	}
 }
 
+/* No room although R15 promises it: a guarantee that could not grow when it was asked for, or leases that nobody granted. */
+static void starve(struct manager *manager)
+{
+	struct residency *residency = manager->residency;
+	int64_t now_ns = cnre_clock_now_ns();
+
+	residency->starved_ns = now_ns;
+	if (now_ns < residency->enforce_ns)
+		return;
+	residency->enforce_ns = now_ns + RESIDENCY_ENFORCE_NS;
+	reservation_apply(manager);
+	reservation_enforce(manager);
+}
+
 void residency_pump(struct manager *manager)
 {
 	struct residency *residency = manager->residency;
 
 	if (residency->trimming)
-		residency->trimming = shrink_to(manager, residency->budget_bytes) < 0 || pool_trim(manager->pool) > 0;
+		residency->trimming = shrink_to(manager, target_bytes(manager)) < 0 || pool_trim(manager->pool) > 0;
 	residency->starved_ns = 0;
 	if (pump_demand(manager) < 0)
-		residency->starved_ns = cnre_clock_now_ns();
+		starve(manager);
 	else
 		pump_prefetch(manager);
 	cnre_counter_set(&manager->counters->loads_queued, queue_count(residency->queue));
@@ -536,24 +637,37 @@ int64_t residency_deadline_ns(const struct manager *manager)
 int residency_set_budget(struct manager *manager, uint64_t budget_bytes)
 {
 	struct residency *residency = manager->residency;
-	struct pool_status status;
-	int r;
+	int r = pool_check_budget(manager->pool, budget_bytes);
 
-	if (budget_bytes < residency->budget_bytes) {
-		pool_get_status(manager->pool, &status);
-		if (budget_bytes < status.guaranteed * (status.backed_bytes / (status.windows > 0 ? status.windows : 1)))
-			return -ENOSPC;
-		(void)shrink_to(manager, budget_bytes); /* what is leased follows in residency_pump */
-	}
+	if (r < 0)
+		return r;
+	(void)shrink_to(manager, budget_bytes); /* by policy; what is leased follows in residency_pump */
 	r = pool_set_budget(manager->pool, budget_bytes);
 	if (r < 0)
 		return r;
 	residency->budget_bytes = budget_bytes;
+	residency->held_to_bytes = UINT64_MAX;
 	residency->trimming = r > 0 || residency->used_bytes > budget_bytes;
 	cnre_counter_set(&manager->counters->budget_bytes, budget_bytes);
 	cnre_counter_set(&manager->page->budget_bytes, budget_bytes);
 	manager->state->budget_bytes = budget_bytes;
 	return residency->trimming;
+}
+
+void residency_hold_to(struct manager *manager, uint64_t bytes)
+{
+	struct residency *residency = manager->residency;
+	uint64_t target;
+	int r;
+
+	residency->held_to_bytes = bytes;
+	target = target_bytes(manager);
+	(void)shrink_to(manager, target);
+	/* Refused where whole segments cannot go without breaking the guarantee: then their memory stays, and lends less. */
+	r = pool_set_budget(manager->pool, target);
+	if (r >= 0)
+		residency->trimming = r;
+	residency->trimming |= residency->used_bytes > target;
 }
 
 void residency_evict_all(struct manager *manager, uint32_t *ret_evicted, uint32_t *ret_kept)
@@ -569,6 +683,49 @@ void residency_evict_all(struct manager *manager, uint32_t *ret_evicted, uint32_
 		else
 			(*ret_kept)++;
 	}
+}
+
+/* ---- the scrub ---- */
+
+int residency_pin(struct manager *manager, uint32_t owner, struct residency_pin *ret_pin)
+{
+	struct residency *residency = manager->residency;
+	const struct served_model *model = model_of(manager, owner);
+	const struct cnre_entry *entry = entry_of(manager, owner);
+	struct load *load = residency->free_load;
+
+	CNRE_CHECK(residency->pin == NULL);
+	if (cnre_word_state(word_of(entry)) != CNRE_STATE_READY)
+		return -ENOENT;
+	if (!may_load(manager))
+		return -EAGAIN;
+	residency->free_load = load->next_free;
+	residency->pin = load;
+	load->owner = owner;
+	*ret_pin = (struct residency_pin){
+		.catalog = model->catalog,
+		.object = owner - model->first_owner,
+		.generation = cnre_word_generation(word_of(entry)),
+		.slab = pool_address(manager->pool, place_of(entry)),
+	};
+	return 0;
+}
+
+void residency_unpin(struct manager *manager)
+{
+	struct residency *residency = manager->residency;
+
+	CNRE_CHECK(residency->pin != NULL);
+	residency->pin->next_free = residency->free_load;
+	residency->free_load = residency->pin;
+	residency->pin = NULL;
+}
+
+int residency_is_ready(struct manager *manager, uint32_t owner, uint32_t generation)
+{
+	uint32_t word = word_of(entry_of(manager, owner));
+
+	return cnre_word_state(word) == CNRE_STATE_READY && cnre_word_generation(word) == generation;
 }
 
 uint32_t residency_objects(const struct manager *manager, const struct served_model *model)
@@ -619,12 +776,11 @@ static int create_loads(struct manager *manager, uint32_t loads_max)
 	residency->load = calloc(loads_max, sizeof *residency->load);
 	if (residency->load == NULL)
 		return -ENOMEM;
-	residency->load_count = loads_max;
 	for (uint32_t i = 0; i < loads_max; i++) {
 		struct load *load = &residency->load[i];
 
 		load->manager = manager;
-		load->job = (struct worker_job){.run = move_parts, .done = parts_moved};
+		load->job = (struct worker_job){.run = prepare_slab, .done = slab_prepared};
 		load->next_free = residency->free_load;
 		residency->free_load = load;
 	}
@@ -640,6 +796,7 @@ int residency_open(struct manager *manager, const char *name, uint32_t loads_max
 		return r;
 	manager->residency = residency;
 	residency->budget_bytes = budget_bytes;
+	residency->held_to_bytes = UINT64_MAX;
 	residency->error_limit.burst = 20;
 	residency->prefetched = calloc(manager->owner_count, 1);
 	residency->resident_of_model = calloc(manager->model_count, sizeof *residency->resident_of_model);

@@ -18,6 +18,7 @@
 #define RESIDENCY_PREFETCH_QUEUE_MAX 1024u  /* queued prefetches of all clients; more are dropped */
 #define RESIDENCY_VICTIM_TRIES 64u          /* evictions in policy order before a window is emptied instead */
 #define RESIDENCY_STARVED_RETRY_NS 5000000  /* a demand found no room although R15 promises it: look again then */
+#define RESIDENCY_ENFORCE_NS 100000000      /* and no more often than this, at whose leases are in the way (R19) */
 
 struct policy;
 struct session;
@@ -25,9 +26,12 @@ struct session;
 int residency_open(struct manager *manager, const char *policy_name, uint32_t loads_max, uint64_t budget_bytes);
 void residency_close(struct manager *manager);
 
-/* A client asks for an object: queues it, joins what is on its way, or does nothing if it is resident. */
+/*
+ * A client asks for an object: queues it, joins what is on its way, or does nothing if it is resident. 1, or 0: a demand
+ * beyond what the client's reservation lets it wait for, ignored; its lease stays, and it may ask again.
+ */
 enum residency_kind { RESIDENCY_DEMAND, RESIDENCY_PREFETCH };
-void residency_request(struct manager *manager, struct session *session, uint32_t owner, enum residency_kind kind);
+int residency_request(struct manager *manager, struct session *session, uint32_t owner, enum residency_kind kind);
 
 /* The order in which clients used objects, for the policy (from the access log). */
 void residency_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count);
@@ -43,13 +47,35 @@ void residency_pump(struct manager *manager);
 int64_t residency_deadline_ns(const struct manager *manager);
 
 /*
- * The budget at run time: 0 done, 1 done as far as leases allow (the rest follows), -ENOSPC below the guarantee.
+ * The budget at run time: 0 done, 1 done as far as leases allow (the rest follows), -ENOSPC below the guarantee, and
+ * then nothing was evicted.
  * Resident bytes never exceed the old budget on the way, and the new one from the moment this returns, leases aside.
  */
 int residency_set_budget(struct manager *manager, uint64_t budget_bytes);
 
+/*
+ * Holds what is resident within less than the budget from now on, within this pass but for leases, and gives back what
+ * memory of the pool it can. Never below the guarantee; UINT64_MAX: the whole budget again. A new budget ends it.
+ */
+void residency_hold_to(struct manager *manager, uint64_t bytes);
+
 /* Evicts every object that nobody holds; counts. */
 void residency_evict_all(struct manager *manager, uint32_t *ret_evicted, uint32_t *ret_kept);
+
+/*
+ * For the scrub: keeps one READY object where it is while a worker reads it, leased or not. The pin takes the place of
+ * a load in flight, so the count behind reservations (R15) stays true. One at a time.
+ * residency_pin returns 0, -ENOENT (not READY) or -EAGAIN (every load is in use).
+ */
+struct residency_pin {
+	const struct model_catalog *catalog;
+	uint32_t object, generation;
+	const char *slab;
+};
+int residency_pin(struct manager *manager, uint32_t owner, struct residency_pin *ret_pin);
+void residency_unpin(struct manager *manager);
+/* 1 while the object is READY and was not evicted since the generation. */
+int residency_is_ready(struct manager *manager, uint32_t owner, uint32_t generation);
 
 uint32_t residency_objects(const struct manager *manager, const struct served_model *model); /* resident now */
 uint32_t residency_queued(const struct manager *manager);

@@ -20,6 +20,9 @@ struct serve_setup {
 	uint32_t clients_max;
 	struct loader_setup loader;
 	struct listener_setup listener;
+	int verify_loads;
+	const char *digests;              /* manifest; NULL: none */
+	int64_t scrub_ns;                 /* 0: off */
 };
 
 /*

@@ -26,10 +26,17 @@
 #define HELLO_NO_EXPERTS (1u << 2)
 #define HELLO_KNOWN_FLAGS 7u
 
+#define SESSION_LOG_LINES 200u /* in 10 s: more than a machine full of engines starting at once */
+
 int session_table_open(struct session_table **ret_table)
 {
-	*ret_table = calloc(1, sizeof **ret_table);
-	return *ret_table == NULL ? -ENOMEM : 0;
+	struct session_table *table = calloc(1, sizeof *table);
+
+	if (table == NULL)
+		return -ENOMEM;
+	table->log_limit.burst = SESSION_LOG_LINES;
+	*ret_table = table;
+	return 0;
 }
 
 struct session_table *session_table_close(struct session_table *table)
@@ -65,12 +72,15 @@ static int check_limits(struct manager *manager, const struct peer *peer, char *
 {
 	const struct session_table *table = manager->sessions;
 
-	if (table->active_count + table->cleanups >= manager->clients_max) {
-		(void)snprintf(message, SESSION_MESSAGE_BYTES, "%u clients are attached already: raise --clients-max", table->active_count);
+	/* Those that end keep their memory for some milliseconds: bounded too, but not a place that a client must wait for. */
+	if (table->active_count >= manager->clients_max || table->active_count + table->cleanups >= CNRE_SESSIONS_MAX) {
+		(void)snprintf(message, SESSION_MESSAGE_BYTES, "%u clients are attached already: raise --clients-max",
+			       table->active_count);
 		return -EAGAIN;
 	}
 	if (peer->uid != 0 && sessions_of(table, peer->uid) >= SESSIONS_PER_UID_MAX) {
-		(void)snprintf(message, SESSION_MESSAGE_BYTES, "user %u has %u clients attached already", peer->uid, SESSIONS_PER_UID_MAX);
+		(void)snprintf(message, SESSION_MESSAGE_BYTES, "user %u has %u clients attached already", peer->uid,
+			       SESSIONS_PER_UID_MAX);
 		return -EAGAIN;
 	}
 	return 0;
@@ -79,11 +89,13 @@ static int check_limits(struct manager *manager, const struct peer *peer, char *
 static int check_hello(const struct cnre_wire_hello *hello, char *message)
 {
 	if (hello->view[0] != '\0') {
-		(void)snprintf(message, SESSION_MESSAGE_BYTES, "view \"%.31s\" is not known: use NULL for the checkpoint's own bytes", hello->view);
+		(void)snprintf(message, SESSION_MESSAGE_BYTES,
+			       "view \"%.31s\" is not known: use NULL for the checkpoint's own bytes", hello->view);
 		return -ENOTSUP;
 	}
 	if ((hello->flags & ~HELLO_KNOWN_FLAGS) != 0) {
-		(void)snprintf(message, SESSION_MESSAGE_BYTES, "attach flags 0x%x are not known to this manager", hello->flags);
+		(void)snprintf(message, SESSION_MESSAGE_BYTES, "attach flags 0x%x are not known to this manager",
+			       hello->flags);
 		return -EINVAL;
 	}
 	return 0;
@@ -93,13 +105,16 @@ static int create_segments(struct session *session)
 {
 	uint32_t layers = session->model->catalog->layer_count, objects = session->model->catalog->object_count;
 	uint64_t channel_bytes = CNRE_CHANNEL_BYTES(layers);
-	uint64_t ledger_bytes = cnre_size_align_up(sizeof(struct cnre_ledger) + (uint64_t)objects * sizeof(uint64_t), CNRE_PAGE_BYTES);
+	uint64_t ledger_bytes =
+		cnre_size_align_up(sizeof(struct cnre_ledger) + (uint64_t)objects * sizeof(uint64_t), CNRE_PAGE_BYTES);
 	int r;
 
-	r = cnre_segment_create(&session->channel_segment, "cnre-channel", channel_bytes, CNRE_BACKING_4K, -1, CNRE_SEGMENT_CLIENT_WRITES);
+	r = cnre_segment_create(&session->channel_segment, "cnre-channel", channel_bytes, CNRE_BACKING_4K, -1,
+				CNRE_SEGMENT_CLIENT_WRITES);
 	if (r < 0)
 		return r;
-	r = cnre_segment_create(&session->ledger_segment, "cnre-ledger", ledger_bytes, CNRE_BACKING_4K, -1, CNRE_SEGMENT_CLIENT_WRITES);
+	r = cnre_segment_create(&session->ledger_segment, "cnre-ledger", ledger_bytes, CNRE_BACKING_4K, -1,
+				CNRE_SEGMENT_CLIENT_WRITES);
 	if (r < 0) {
 		cnre_segment_close(&session->channel_segment);
 		return r;
@@ -250,8 +265,10 @@ int session_begin(struct manager *manager, const struct peer *peer, const struct
 	if (r < 0)
 		return r;
 	session = allocate(manager, peer, hello, model, slot, slabs);
-	if (session == NULL)
+	if (session == NULL) {
+		(void)snprintf(message, SESSION_MESSAGE_BYTES, "the manager has no memory for one more client");
 		return -ENOMEM;
+	}
 	r = create_segments(session);
 	if (r < 0)
 		goto drop;
@@ -267,8 +284,9 @@ int session_begin(struct manager *manager, const struct peer *peer, const struct
 	if (r < 0)
 		goto stop_watching;
 	cnre_counter_add(&manager->counters->attaches, 1);
-	cnre_log(CNRE_LOG_INFO, "attach: %s (pid %d, uid %u) to %s as session %u, %u slabs reserved", session->name, (int)peer->pid,
-		 peer->uid, model->catalog->name, session->number, slabs);
+	if (cnre_log_allowed(&manager->sessions->log_limit, session->attached_ns))
+		cnre_log(CNRE_LOG_INFO, "attach: %s (pid %d, uid %u) to %s as session %u, %u slabs reserved",
+			 session->name, (int)peer->pid, peer->uid, model->catalog->name, session->number, slabs);
 	return 0;
 
 stop_watching:
@@ -281,7 +299,9 @@ withdraw:
 	close_segments(session);
 drop:
 	free(session);
-	(void)snprintf(message, SESSION_MESSAGE_BYTES, "attach failed: %s", strerror(-r));
+	(void)snprintf(message, SESSION_MESSAGE_BYTES, "the manager cannot serve one more client: %s: %s", strerror(-r),
+		       r == -EMFILE || r == -ENFILE ? "raise its LimitNOFILE"
+						    : "end others, or see its log and limits");
 	return r;
 }
 
@@ -300,7 +320,8 @@ static void clamp_totals(const struct session *session, struct session_totals *t
 	totals->misses = at_most(totals->misses, totals->accesses);
 	totals->joins = at_most(totals->joins, totals->misses);
 	totals->failures = at_most(totals->failures, totals->accesses);
-	totals->wait_ns = at_most(totals->wait_ns, life_ns > UINT64_MAX / 1024 ? UINT64_MAX : life_ns * 1024); /* 1,024 threads */
+	totals->wait_ns =
+		at_most(totals->wait_ns, life_ns > UINT64_MAX / 1024 ? UINT64_MAX : life_ns * 1024); /* 1,024 threads */
 }
 
 static uint64_t account_word(const _Atomic uint64_t *word)
@@ -312,7 +333,8 @@ static uint64_t account_word(const _Atomic uint64_t *word)
 void session_sum(const struct session *session, struct session_totals *ret_totals, uint32_t *ret_leased)
 {
 	const struct model_catalog *catalog = session->model->catalog;
-	const struct cnre_account *accounts = (const void *)((const char *)session->channel + CNRE_CHANNEL_ACCOUNTS_OFF);
+	const struct cnre_account *accounts =
+		(const void *)((const char *)session->channel + CNRE_CHANNEL_ACCOUNTS_OFF);
 	struct session_totals totals = {0};
 	uint32_t leased = 0;
 
@@ -370,8 +392,9 @@ void session_end(struct session *session, int died)
 {
 	struct manager *manager = session->manager;
 
-	cnre_log(CNRE_LOG_INFO, "%s: %s (pid %d), session %u", died ? "client ended" : "detach", session->name, (int)session->peer.pid,
-		 session->number);
+	if (cnre_log_allowed(&manager->sessions->log_limit, cnre_clock_now_ns()))
+		cnre_log(CNRE_LOG_INFO, "%s: %s (pid %d), session %u", died ? "client ended" : "detach", session->name,
+			 (int)session->peer.pid, session->number);
 	unwatch(session);
 	bell_remove(manager->bell, session);
 	/* Off the scan list: its leases hold nothing any more. */

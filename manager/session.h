@@ -7,6 +7,7 @@
 #ifndef CNRE_MANAGER_SESSION_H
 #define CNRE_MANAGER_SESSION_H
 
+#include "base/log.h"
 #include "manager/loop.h"
 #include "manager/manager.h"
 #include "manager/peer.h"
@@ -42,7 +43,6 @@ struct session {
 	uint32_t ring_head;
 	struct cnre_access_log_reader log_reader;
 	int bell_armed;
-	int ending;
 	struct worker_job cleanup;        /* runs after the session left every table */
 	struct session_totals totals;     /* filled by the cleanup */
 };
@@ -54,6 +54,7 @@ struct session_table {
 	uint32_t reserved_slabs;          /* sum over active sessions */
 	struct session_totals retired;    /* of sessions that ended */
 	uint32_t cleanups;                /* running in workers */
+	struct cnre_log_limit log_limit;  /* of lines about beginning and ending, which a client can provoke */
 };
 
 int session_table_open(struct session_table **ret_table);

@@ -21,6 +21,7 @@
 enum settings_hugepages { SETTINGS_HUGEPAGES_AUTO, SETTINGS_HUGEPAGES_1G, SETTINGS_HUGEPAGES_2M, SETTINGS_HUGEPAGES_THP, SETTINGS_HUGEPAGES_4K };
 enum settings_io { SETTINGS_IO_AUTO, SETTINGS_IO_URING, SETTINGS_IO_POOL };
 enum settings_direct { SETTINGS_DIRECT_AUTO, SETTINGS_DIRECT_NO };
+enum settings_verify { SETTINGS_VERIFY_NO, SETTINGS_VERIFY_LOAD };
 
 enum settings_source { SETTINGS_DEFAULT, SETTINGS_ENVIRONMENT, SETTINGS_FILE, SETTINGS_COMMAND_LINE };
 
@@ -45,7 +46,9 @@ struct settings {
 	const char *policy;
 	const char *config;               /* NULL: none */
 	uint64_t idle_exit_ns;            /* 0: never */
-	uint32_t hugepages, io, direct;   /* enum settings_… */
+	uint32_t hugepages, io, direct, verify; /* enum settings_… */
+	const char *digests;              /* NULL: in memory only */
+	uint64_t scrub_ns;                /* 0: off */
 	uint32_t reads_in_flight;         /* per drive; 0: measured */
 	uint32_t clients_max;
 	uint32_t log_level;               /* enum cnre_log_level */

@@ -43,13 +43,16 @@ static int take_lock(struct socket_path *socket, char *message)
 	(void)snprintf(name, sizeof name, "%s.lock", socket->path);
 	socket->lock_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (socket->lock_fd < 0)
-		return say(message, -errno, "cannot open", name, "make its directory and give it to the manager's user, or pass another --socket");
+		return say(message, -errno, "cannot open", name,
+			   "make its directory and give it to the manager's user, or pass another --socket");
 	if (flock(socket->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		r = -errno;
 		read_owner(socket->lock_fd, owner, sizeof owner);
 		if (r == -EWOULDBLOCK) {
-			(void)snprintf(message, MESSAGE_BYTES, "%.100s is served by another manager, pid %s: use it, stop it, or pass another --socket",
-				       socket->path, owner[0] != '\0' ? owner : "unknown");
+			(void)snprintf(
+				message, MESSAGE_BYTES,
+				"%.100s is served by another manager, pid %s: use it, stop it, or pass another --socket",
+				socket->path, owner[0] != '\0' ? owner : "unknown");
 			return -EBUSY;
 		}
 		return say(message, r, "cannot lock", name, "put the socket on a local file system");
@@ -72,11 +75,31 @@ static int set_access(const struct socket_path *socket, unsigned mode, const cha
 		if (entry == NULL && *end != '\0')
 			return say(message, -ENOENT, "no group", group, "create it or pass another --socket-group");
 		if (chown(socket->path, (uid_t)-1, gid) < 0)
-			return say(message, -errno, "cannot give to its group", socket->path, "be a member of it, or pass another --socket-group");
+			return say(message, -errno, "cannot give to its group", socket->path,
+				   "be a member of it, or pass another --socket-group");
 	}
 	if (chmod(socket->path, mode) < 0)
 		return say(message, -errno, "cannot set the mode of", socket->path, "see its directory");
 	return 0;
+}
+
+/* Removes a socket that a killed manager left. We hold the lock, so one that answers belongs to another program; nor is a file ours. */
+static int remove_stale(const struct socket_path *path, const struct sockaddr_un *address, char *message)
+{
+	struct stat status;
+	int r;
+
+	if (lstat(path->path, &status) < 0)
+		return errno == ENOENT ? 0
+				       : say(message, -errno, "cannot see", path->path,
+					     "make its directory, or pass another --socket");
+	if (!S_ISSOCK(status.st_mode))
+		return say(message, -EEXIST, "no socket is at", path->path, "remove it, or pass another --socket");
+	r = connect(path->fd, (const struct sockaddr *)address, sizeof *address) < 0 ? -errno : 0;
+	if (r != -ECONNREFUSED)
+		return say(message, -EADDRINUSE, "cannot take", path->path,
+			   "another program answers there: stop it, or pass another --socket");
+	return unlink(path->path) < 0 ? say(message, -errno, "cannot remove the stale", path->path, "remove it") : 0;
 }
 
 static int bind_path(struct socket_path *path, unsigned mode, const char *group, char *message)
@@ -90,17 +113,22 @@ static int bind_path(struct socket_path *path, unsigned mode, const char *group,
 	path->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (path->fd < 0)
 		return say(message, -errno, "cannot make a socket for", path->path, "see the limits of the process");
-	(void)unlink(path->path); /* stale: we hold the lock */
-	before = umask(0177);     /* nobody connects before mode and group are set */
+	r = remove_stale(path, &address, message);
+	if (r < 0)
+		return r;
+	before = umask(0177); /* nobody connects before mode and group are set */
 	r = bind(path->fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
 	(void)umask(before);
 	if (r < 0)
-		return say(message, r, "cannot bind", path->path, "make its directory writable for the manager, or pass another --socket");
+		return say(message, r, "cannot bind", path->path,
+			   "make its directory writable for the manager, or pass another --socket");
 	r = set_access(path, mode, group, message);
-	if (r < 0)
+	if (r == 0 && (listen(path->fd, BACKLOG) < 0 || stat(path->path, &status) < 0))
+		r = say(message, -errno, "cannot listen on", path->path, "see its directory");
+	if (r < 0) {
+		(void)unlink(path->path);
 		return r;
-	if (listen(path->fd, BACKLOG) < 0 || stat(path->path, &status) < 0)
-		return say(message, -errno, "cannot listen on", path->path, "see its directory");
+	}
 	path->device = status.st_dev;
 	path->inode = status.st_ino;
 	return 0;
@@ -119,8 +147,10 @@ static int adopt_passed(struct socket_path *socket)
 	socket->fd = 3;
 	(void)fcntl(socket->fd, F_SETFD, FD_CLOEXEC);
 	(void)fcntl(socket->fd, F_SETFL, O_NONBLOCK);
-	if (getsockname(socket->fd, (struct sockaddr *)&address, &length) == 0 && length > offsetof(struct sockaddr_un, sun_path))
-		(void)snprintf(socket->path, sizeof socket->path, "%.*s", (int)(sizeof address.sun_path - 1), address.sun_path);
+	if (getsockname(socket->fd, (struct sockaddr *)&address, &length) == 0 &&
+	    length > offsetof(struct sockaddr_un, sun_path))
+		(void)snprintf(socket->path, sizeof socket->path, "%.*s", (int)(sizeof address.sun_path - 1),
+			       address.sun_path);
 	if (stat(socket->path, &status) == 0) {
 		socket->device = status.st_dev;
 		socket->inode = status.st_ino;
@@ -128,13 +158,16 @@ static int adopt_passed(struct socket_path *socket)
 	return 1;
 }
 
-int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group, char message[MESSAGE_BYTES])
+int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group,
+		     char message[MESSAGE_BYTES])
 {
 	struct socket_path socket = {.fd = -1, .lock_fd = -1};
 	int r;
 
 	if (strlen(path) >= sizeof socket.path) {
-		(void)snprintf(message, MESSAGE_BYTES, "the socket path is longer than %zu bytes: pass a shorter --socket", sizeof socket.path - 1);
+		(void)snprintf(message, MESSAGE_BYTES,
+			       "the socket path is longer than %zu bytes: pass a shorter --socket",
+			       sizeof socket.path - 1);
 		return -ENAMETOOLONG;
 	}
 	(void)snprintf(socket.path, sizeof socket.path, "%s", path);

@@ -55,13 +55,14 @@ static int read_extents(const struct model_config *config, const struct family *
 		result = model_config_count(config, family->intermediate_key, MODEL_EXTENT_MAX, &extents->intermediate,
 					    message);
 	if (result == 0 && (uint64_t)extents->layers * extents->experts > MODEL_OBJECTS_MAX)
-		return cnre_message(message, MODEL_MESSAGE_BYTES, -E2BIG, "config.json: %s %u times %s %u, more than %u",
-				    family->layers_key, extents->layers, family->experts_key, extents->experts,
-				    MODEL_OBJECTS_MAX);
+		return cnre_message(message, MODEL_MESSAGE_BYTES, -E2BIG,
+				    "config.json: %s %u times %s %u, more than %u", family->layers_key, extents->layers,
+				    family->experts_key, extents->experts, MODEL_OBJECTS_MAX);
 	return result;
 }
 
-static int read_config(int directory_fd, const struct family **ret_family, struct family_extents *extents, char *message)
+static int read_config(int directory_fd, const struct family **ret_family, struct family_extents *extents,
+		       char *message)
 {
 	struct model_config *config = NULL;
 	int result;

@@ -12,18 +12,18 @@
 
 #define NAME_BYTES 256
 
-struct found {                            /* a tensor of one of the family's names */
+struct found { /* a tensor of one of the family's names */
 	uint64_t file_off, bytes;
 	uint32_t shard;
 	uint8_t is_there, dtype, is_matrix;
-	uint64_t rows, columns;           /* of a matrix */
+	uint64_t rows, columns; /* of a matrix */
 };
 
 struct model_objects {
 	const struct family *family;
 	struct family_extents extents;
 	char *message;
-	struct found *found;              /* [layer][expert, or extents.experts: all of the layer][name] */
+	struct found *found; /* [layer][expert, or extents.experts: all of the layer][name] */
 };
 
 __attribute__((format(printf, 3, 4))) static int fail(const struct model_objects *objects, int error,
@@ -85,8 +85,8 @@ static int check_place(const struct model_objects *objects, const char *shard, c
 		return fail(objects, -EBADMSG, "%s: tensor %.200s: layer %u, but config.json says %s %u", shard, tensor,
 			    layer, objects->family->layers_key, extents->layers);
 	if (expert != UINT32_MAX && expert >= extents->experts)
-		return fail(objects, -EBADMSG, "%s: tensor %.200s: expert %u, but config.json says %s %u", shard, tensor,
-			    expert, objects->family->experts_key, extents->experts);
+		return fail(objects, -EBADMSG, "%s: tensor %.200s: expert %u, but config.json says %s %u", shard,
+			    tensor, expert, objects->family->experts_key, extents->experts);
 	return 0;
 }
 
@@ -109,8 +109,11 @@ static int add_tensor(struct model_objects *objects, const struct model_catalog 
 	if (found->is_there)
 		return fail(objects, -EBADMSG, "%s: tensor %.200s is in %.100s too (duplicate): remove one", shard_name,
 			    text, catalog->shard[found->shard].name);
-	*found = (struct found){.file_off = file->data_off + tensor->begin, .bytes = tensor->end - tensor->begin,
-				.shard = shard, .is_there = 1, .dtype = tensor->dtype,
+	*found = (struct found){.file_off = file->data_off + tensor->begin,
+				.bytes = tensor->end - tensor->begin,
+				.shard = shard,
+				.is_there = 1,
+				.dtype = tensor->dtype,
 				.is_matrix = tensor->rank == 2};
 	if (tensor->rank == 2) {
 		found->rows = dimension[0];
@@ -211,14 +214,15 @@ static int cut_tensor(const struct model_objects *objects, const struct family_t
 		object->piece[role].file_off = found->file_off + done;
 		done += part->bytes;
 	}
-	if (tensor->slice_count == 1 && found->is_matrix && (found->rows != part->rows || found->columns != part->columns))
+	if (tensor->slice_count == 1 && found->is_matrix &&
+	    (found->rows != part->rows || found->columns != part->columns))
 		return 0;
 	return done == found->bytes;
 }
 
 /* 1: the object consists of exactly the tensors of this format. */
-static int try_format(const struct model_objects *objects, const struct family_format *format, struct model_shape *shape,
-		      struct model_object *object)
+static int try_format(const struct model_objects *objects, const struct family_format *format,
+		      struct model_shape *shape, struct model_object *object)
 {
 	struct found found;
 	uint32_t i, wanted = 0;
@@ -249,7 +253,8 @@ static uint32_t count_present(const struct model_objects *objects, const struct 
 }
 
 /* The format that the object has most tensors of: the one to explain a failure with. */
-static const struct family_format *nearest_format(const struct model_objects *objects, const struct model_object *object)
+static const struct family_format *nearest_format(const struct model_objects *objects,
+						  const struct model_object *object)
 {
 	const struct family_format *best = &objects->family->formats[0];
 	uint32_t i, count, best_count = 0;
@@ -294,13 +299,16 @@ static int explain(const struct model_objects *objects, const struct model_catal
 		tensor = &format->tensor[i];
 		(void)family_make_name(objects->family, tensor->name, object->layer, object->expert, name, sizeof name);
 		if (!find_tensor(objects, object->layer, object->expert, tensor->name, &found))
-			return fail(objects, -EBADMSG, "tensor %s is missing in all %u shards: the checkpoint is incomplete, "
-				    "download it again", name, catalog->shard_count);
+			return fail(objects, -EBADMSG,
+				    "tensor %s is missing in all %u shards: the checkpoint is incomplete, "
+				    "download it again",
+				    name, catalog->shard_count);
 		if (!cut_tensor(objects, tensor, &found, &shape, &scratch))
-			return fail(objects, -EBADMSG, "%s: tensor %s: %llu bytes in a dtype or shape that format %s does not "
+			return fail(objects, -EBADMSG,
+				    "%s: tensor %s: %llu bytes in a dtype or shape that format %s does not "
 				    "have (it needs %llu): convert the checkpoint again",
-				    catalog->shard[found.shard].name, name, (unsigned long long)found.bytes, format->name,
-				    (unsigned long long)wanted_bytes(objects, tensor, found.dtype));
+				    catalog->shard[found.shard].name, name, (unsigned long long)found.bytes,
+				    format->name, (unsigned long long)wanted_bytes(objects, tensor, found.dtype));
 	}
 	return fail(objects, -EBADMSG, "layer %u expert %u has tensors of two formats: convert the checkpoint again",
 		    object->layer, object->expert);
@@ -308,8 +316,8 @@ static int explain(const struct model_objects *objects, const struct model_catal
 
 /* ---- all objects ---- */
 
-static int add_shape(const struct model_objects *objects, struct model_catalog *catalog, const struct model_shape *shape,
-		     uint32_t *ret_index)
+static int add_shape(const struct model_objects *objects, struct model_catalog *catalog,
+		     const struct model_shape *shape, uint32_t *ret_index)
 {
 	uint32_t i, role;
 
@@ -331,7 +339,8 @@ static int add_shape(const struct model_objects *objects, struct model_catalog *
 	return 0;
 }
 
-static int add_object(const struct model_objects *objects, struct model_catalog *catalog, uint32_t layer, uint32_t expert)
+static int add_object(const struct model_objects *objects, struct model_catalog *catalog, uint32_t layer,
+		      uint32_t expert)
 {
 	struct model_object *object = &catalog->object[catalog->object_count];
 	struct model_shape shape;

@@ -19,30 +19,40 @@ static const char *const names[] = {
 };
 
 #define PLAIN (FAMILY_STORED(MODEL_BF16) | FAMILY_STORED(MODEL_F16) | FAMILY_STORED(MODEL_F32))
-#define INTO FAMILY_INTERMEDIATE, FAMILY_HIDDEN  /* rows, columns of gate and up */
+#define INTO FAMILY_INTERMEDIATE, FAMILY_HIDDEN   /* rows, columns of gate and up */
 #define OUT_OF FAMILY_HIDDEN, FAMILY_INTERMEDIATE /* of down */
 
 static const struct family_format formats[] = {
 	{
 		.name = "int8-row",
 		.tensor_count = 2,
-		.tensor = {
-			{MERGED, MODEL_I8, 3, FAMILY_STORED(MODEL_I8) | FAMILY_STORED(MODEL_U8),
-			 {{MODEL_GATE, INTO, 1, 0, 0}, {MODEL_UP, INTO, 1, 0, 0}, {MODEL_DOWN, OUT_OF, 1, 0, 0}}},
-			{SCALES, MODEL_F32, 3, FAMILY_STORED(MODEL_F32),
-			 {{MODEL_GATE_SCALE, FAMILY_INTERMEDIATE, FAMILY_ONE, 1, 1, 0},
-			  {MODEL_UP_SCALE, FAMILY_INTERMEDIATE, FAMILY_ONE, 1, 1, 0},
-			  {MODEL_DOWN_SCALE, FAMILY_HIDDEN, FAMILY_ONE, 1, 1, 0}}},
-		},
+		.tensor =
+			{
+				{MERGED,
+				 MODEL_I8,
+				 3,
+				 FAMILY_STORED(MODEL_I8) | FAMILY_STORED(MODEL_U8),
+				 {{MODEL_GATE, INTO, 1, 0, 0},
+				  {MODEL_UP, INTO, 1, 0, 0},
+				  {MODEL_DOWN, OUT_OF, 1, 0, 0}}},
+				{SCALES,
+				 MODEL_F32,
+				 3,
+				 FAMILY_STORED(MODEL_F32),
+				 {{MODEL_GATE_SCALE, FAMILY_INTERMEDIATE, FAMILY_ONE, 1, 1, 0},
+				  {MODEL_UP_SCALE, FAMILY_INTERMEDIATE, FAMILY_ONE, 1, 1, 0},
+				  {MODEL_DOWN_SCALE, FAMILY_HIDDEN, FAMILY_ONE, 1, 1, 0}}},
+			},
 	},
 	{
 		.name = "plain",
 		.tensor_count = 3,
-		.tensor = {
-			{GATE, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_GATE, INTO, 1, 0, 0}}},
-			{UP, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_UP, INTO, 1, 0, 0}}},
-			{DOWN, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_DOWN, OUT_OF, 1, 0, 0}}},
-		},
+		.tensor =
+			{
+				{GATE, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_GATE, INTO, 1, 0, 0}}},
+				{UP, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_UP, INTO, 1, 0, 0}}},
+				{DOWN, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_DOWN, OUT_OF, 1, 0, 0}}},
+			},
 	},
 };
 

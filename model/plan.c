@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-struct span {                             /* a part as it lies in its shard */
+struct span { /* a part as it lies in its shard */
 	uint64_t file_off, bytes;
 	uint32_t shard, role;
 };
@@ -35,8 +35,10 @@ static uint32_t collect_spans(const struct model_catalog *catalog, const struct 
 	for (role = 0; role < MODEL_ROLES; role++) {
 		if (shape->part[role].bytes == 0)
 			continue;
-		next = (struct span){.file_off = object->piece[role].file_off, .bytes = shape->part[role].bytes,
-				     .shard = object->piece[role].shard, .role = role};
+		next = (struct span){.file_off = object->piece[role].file_off,
+				     .bytes = shape->part[role].bytes,
+				     .shard = object->piece[role].shard,
+				     .role = role};
 		for (at = count; at > 0 && comes_before(&next, &span[at - 1]); at--)
 			span[at] = span[at - 1];
 		span[at] = next;
@@ -50,7 +52,8 @@ static uint32_t run_length(const struct span *span, uint32_t count)
 {
 	uint32_t n = 1;
 
-	while (n < count && span[n].shard == span[0].shard && span[n].file_off == span[n - 1].file_off + span[n - 1].bytes)
+	while (n < count && span[n].shard == span[0].shard &&
+	       span[n].file_off == span[n - 1].file_off + span[n - 1].bytes)
 		n++;
 	return n;
 }
@@ -67,7 +70,8 @@ static void set_run(const struct span *first, const struct span *last, uint64_t 
 }
 
 /* Final places of the parts of a run, ascending; returns where the last one ends. */
-static uint64_t place_parts(const struct span *span, uint32_t count, const struct model_run *run, struct model_plan *plan)
+static uint64_t place_parts(const struct span *span, uint32_t count, const struct model_run *run,
+			    struct model_plan *plan)
 {
 	uint64_t landing, end = 0, to;
 	uint32_t i;

@@ -36,13 +36,26 @@ struct dtype {
 };
 
 static const struct dtype dtypes[] = {
-	{"BF16", 16, MODEL_BF16},       {"F16", 16, MODEL_F16},         {"F32", 32, MODEL_F32},
-	{"U8", 8, MODEL_U8},            {"I8", 8, MODEL_I8},            {"F8_E4M3", 8, MODEL_F8_E4M3},
-	{"F8_E8M0", 8, MODEL_F8_E8M0},  {"I64", 64, MODEL_I64},         {"F64", 64, MODEL_DTYPE_OTHER},
-	{"I32", 32, MODEL_DTYPE_OTHER}, {"U32", 32, MODEL_DTYPE_OTHER}, {"U64", 64, MODEL_DTYPE_OTHER},
-	{"I16", 16, MODEL_DTYPE_OTHER}, {"U16", 16, MODEL_DTYPE_OTHER}, {"BOOL", 8, MODEL_DTYPE_OTHER},
-	{"F4", 4, MODEL_DTYPE_OTHER},   {"C64", 64, MODEL_DTYPE_OTHER}, {"F8_E5M2", 8, MODEL_DTYPE_OTHER},
-	{"F6_E2M3", 6, MODEL_DTYPE_OTHER}, {"F6_E3M2", 6, MODEL_DTYPE_OTHER},
+	{"BF16", 16, MODEL_BF16},
+	{"F16", 16, MODEL_F16},
+	{"F32", 32, MODEL_F32},
+	{"U8", 8, MODEL_U8},
+	{"I8", 8, MODEL_I8},
+	{"F8_E4M3", 8, MODEL_F8_E4M3},
+	{"F8_E8M0", 8, MODEL_F8_E8M0},
+	{"I64", 64, MODEL_I64},
+	{"F64", 64, MODEL_DTYPE_OTHER},
+	{"I32", 32, MODEL_DTYPE_OTHER},
+	{"U32", 32, MODEL_DTYPE_OTHER},
+	{"U64", 64, MODEL_DTYPE_OTHER},
+	{"I16", 16, MODEL_DTYPE_OTHER},
+	{"U16", 16, MODEL_DTYPE_OTHER},
+	{"BOOL", 8, MODEL_DTYPE_OTHER},
+	{"F4", 4, MODEL_DTYPE_OTHER},
+	{"C64", 64, MODEL_DTYPE_OTHER},
+	{"F8_E5M2", 8, MODEL_DTYPE_OTHER},
+	{"F6_E2M3", 6, MODEL_DTYPE_OTHER},
+	{"F6_E3M2", 6, MODEL_DTYPE_OTHER},
 };
 
 __attribute__((format(printf, 3, 4))) static int fail(struct parser *parser, int error, const char *format, ...)
@@ -212,7 +225,8 @@ static int check_tensor(struct parser *parser, const struct safetensors_tensor *
 	int result = tensor_bytes(parser, tensor, bits, &bytes);
 
 	if (result == -EOVERFLOW)
-		return fail(parser, -EBADMSG, "%s: tensor %.200s: its shape has more than 2^64 bits", parser->name, name);
+		return fail(parser, -EBADMSG, "%s: tensor %.200s: its shape has more than 2^64 bits", parser->name,
+			    name);
 	if (result == -EDOM)
 		return fail(parser, -EBADMSG, "%s: tensor %.200s: its %u-bit elements do not fill whole bytes",
 			    parser->name, name, bits);
@@ -269,8 +283,8 @@ static int parse_members(struct parser *parser, struct safetensors_tensor *tenso
 		more = expect_more(parser, '}');
 	} while (more > 0);
 	if (more == 0 && has != HAS_ALL)
-		return fail(parser, -EBADMSG, "%s: tensor %.200s: dtype, shape or data_offsets is missing", parser->name,
-			    safetensors_name(parser->file, tensor));
+		return fail(parser, -EBADMSG, "%s: tensor %.200s: dtype, shape or data_offsets is missing",
+			    parser->name, safetensors_name(parser->file, tensor));
 	return more;
 }
 
@@ -337,10 +351,11 @@ static int fail_truncated(struct parser *parser, const struct safetensors_tensor
 {
 	uint64_t missing = last->end - parser->data_bytes;
 
-	return fail(parser, -EBADMSG, "%s: truncated: %llu bytes missing; tensor %.200s ends at byte %llu of the data, "
-		    "the file at %llu: download it again", parser->name, (unsigned long long)missing,
-		    safetensors_name(parser->file, last), (unsigned long long)last->end,
-		    (unsigned long long)parser->data_bytes);
+	return fail(parser, -EBADMSG,
+		    "%s: truncated: %llu bytes missing; tensor %.200s ends at byte %llu of the data, "
+		    "the file at %llu: download it again",
+		    parser->name, (unsigned long long)missing, safetensors_name(parser->file, last),
+		    (unsigned long long)last->end, (unsigned long long)parser->data_bytes);
 }
 
 /* In order of begin each tensor must start where the one before ended, and the last must end with the file. */
@@ -356,7 +371,8 @@ static int check_tiling(struct parser *parser)
 		if (tensor->begin != expected)
 			return fail(parser, -EBADMSG, "%s: tensor %.200s: starts at byte %llu of the data, %s at %llu",
 				    parser->name, safetensors_name(file, tensor), (unsigned long long)tensor->begin,
-				    tensor->begin < expected ? "inside another, which ends" : "after a hole that starts",
+				    tensor->begin < expected ? "inside another, which ends"
+							     : "after a hole that starts",
 				    (unsigned long long)expected);
 		expected = tensor->end;
 	}
@@ -421,7 +437,8 @@ static int check_all(struct parser *parser)
 	void *scratch;
 	int result;
 
-	_Static_assert(sizeof(struct safetensors_tensor) >= 2 * sizeof(struct name_key), "one scratch serves both sorts");
+	_Static_assert(sizeof(struct safetensors_tensor) >= 2 * sizeof(struct name_key),
+		       "one scratch serves both sorts");
 	if (file->tensor_count == 0)
 		return check_tiling(parser);
 	scratch = reallocarray(NULL, file->tensor_count, largest);
@@ -438,8 +455,8 @@ static int check_all(struct parser *parser)
 int safetensors_parse(struct safetensors **ret_file, char *text, uint64_t header_bytes, uint64_t data_bytes,
 		      const char *name, char message[SAFETENSORS_MESSAGE_BYTES])
 {
-	struct parser parser = {.text = {text, text, text + header_bytes}, .data_bytes = data_bytes, .name = name,
-				.message = message};
+	struct parser parser = {
+		.text = {text, text, text + header_bytes}, .data_bytes = data_bytes, .name = name, .message = message};
 	struct safetensors *file = calloc(1, sizeof *file);
 	int result;
 
@@ -492,8 +509,8 @@ static int read_header_length(struct parser *parser, int fd, uint64_t file_bytes
 	if (got < 0)
 		return fail(parser, (int)got, "%s: reading at byte 0: %s", parser->name, strerror((int)-got));
 	if (got < (int64_t)sizeof prefix || file_bytes < sizeof prefix)
-		return fail(parser, -EBADMSG, "%s: %lld bytes, not even a header length: download it again", parser->name,
-			    (long long)got);
+		return fail(parser, -EBADMSG, "%s: %lld bytes, not even a header length: download it again",
+			    parser->name, (long long)got);
 	for (i = 0; i < sizeof prefix; i++)
 		bytes |= (uint64_t)prefix[i] << 8 * i;
 	if (bytes > file_bytes - sizeof prefix)
@@ -519,7 +536,8 @@ static int read_header(struct parser *parser, int fd, uint64_t bytes, char **ret
 		free(text);
 		if (got < 0)
 			return fail(parser, (int)got, "%s: reading its header: %s", parser->name, strerror((int)-got));
-		return fail(parser, -EBADMSG, "%s: became shorter while it was read, at byte %lld of its header: stop what writes it",
+		return fail(parser, -EBADMSG,
+			    "%s: became shorter while it was read, at byte %lld of its header: stop what writes it",
 			    parser->name, (long long)got);
 	}
 	text[bytes] = '\0';

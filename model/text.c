@@ -43,7 +43,8 @@ int model_text_is_utf8(const char *bytes, size_t count)
 
 static void skip_space(struct model_text *text)
 {
-	while (text->at < text->end && (*text->at == ' ' || *text->at == '\n' || *text->at == '\r' || *text->at == '\t'))
+	while (text->at < text->end &&
+	       (*text->at == ' ' || *text->at == '\n' || *text->at == '\r' || *text->at == '\t'))
 		text->at++;
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 struct link {
-	uint32_t newer, older;            /* POLICY_NONE at the ends; newer == own index: not resident */
+	uint32_t newer, older; /* POLICY_NONE at the ends; newer == own index: not resident */
 };
 
 struct lru {

@@ -25,7 +25,8 @@ static int claim_slot(struct cnre_channel *channel, uint32_t *ret_slot)
 		if (atomic_load_explicit(&channel->slot[slot].state, memory_order_relaxed) != CNRE_SLOT_FREE)
 			continue;
 		/* [Q1] acq_rel, pairs with [Q6]: the manager has copied the old contents. */
-		if (atomic_compare_exchange_strong_explicit(&channel->slot[slot].state, &free_state, CNRE_SLOT_CLAIMED, memory_order_acq_rel, memory_order_relaxed)) {
+		if (atomic_compare_exchange_strong_explicit(&channel->slot[slot].state, &free_state, CNRE_SLOT_CLAIMED,
+							    memory_order_acq_rel, memory_order_relaxed)) {
 			*ret_slot = slot;
 			return 0;
 		}

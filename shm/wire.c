@@ -3,7 +3,9 @@
 #include "shm/wire.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,6 +48,13 @@ int cnre_wire_send(int socket, const void *message, size_t bytes, const int *fds
 		sent = sendmsg(socket, &header, MSG_NOSIGNAL);
 	while (sent < 0 && errno == EINTR);
 	return sent < 0 ? -errno : 0;
+}
+
+int cnre_wire_has_unread(int socket)
+{
+	int bytes = 0;
+
+	return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 static void close_all(const int *fds, size_t count)

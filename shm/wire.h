@@ -123,6 +123,12 @@ int cnre_wire_send(int socket, const void *message, size_t bytes, const int *fds
  */
 int cnre_wire_receive(int socket, void *buffer, int *fds, size_t *ret_fd_count);
 
+/*
+ * Sender: whether the peer has not read yet what was sent. Descriptors in flight count against the sender's user, whom the
+ * kernel lets send none at all beyond a limit, so nobody gets a second message with some before it took the first (R27).
+ */
+int cnre_wire_has_unread(int socket);
+
 /* 0 if the message is of that type and at least that long, else -EBADMSG. */
 int cnre_wire_expect(const void *buffer, int received_bytes, enum cnre_wire_type type, size_t min_bytes);
 

@@ -111,7 +111,8 @@ static void expect_refusal(int error, const char *part)
 
 	memset(&fingerprint, 0x5a, sizeof fingerprint);
 	before = fingerprint;
-	cr_expect_eq(cnre_fingerprint_directory(folder.path, &fingerprint, message, sizeof message), error, "%s", message);
+	cr_expect_eq(cnre_fingerprint_directory(folder.path, &fingerprint, message, sizeof message), error, "%s",
+		     message);
 	cr_expect(strstr(message, part) != NULL, "no \"%s\" in: %s", part, message);
 	cr_expect_eq(memcmp(&fingerprint, &before, sizeof before), 0, "output touched");
 }
@@ -131,8 +132,8 @@ Test(base_fingerprint, a_directory_without_config_or_shards_is_enoent)
 
 Test(base_fingerprint, header_lengths_beyond_the_file_are_refused_unread)
 {
-	static const unsigned char lengths[][8] = {{200}, {0, 0, 0, 0, 0, 0, 0, 0x80},
-						    {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+	static const unsigned char lengths[][8] = {
+		{200}, {0, 0, 0, 0, 0, 0, 0, 0x80}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
 
 	for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
 		folder_write(&folder, "b.safetensors", lengths[i], 8);

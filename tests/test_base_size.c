@@ -27,8 +27,21 @@ Test(base_size, suffixes_are_binary_and_of_either_case)
 
 Test(base_size, what_is_no_size_is_einval_and_output_is_untouched)
 {
-	static const char *const bad[] = {"", " 1", "-1", "+1", "1.5G", "G", "1X", "1KK", "1 G", "1Gi", "0x10", "1\xcb",
-					  "18446744073709551616", "18446744073709551615K", "16777216T"};
+	static const char *const bad[] = {"",
+					  " 1",
+					  "-1",
+					  "+1",
+					  "1.5G",
+					  "G",
+					  "1X",
+					  "1KK",
+					  "1 G",
+					  "1Gi",
+					  "0x10",
+					  "1\xcb",
+					  "18446744073709551616",
+					  "18446744073709551615K",
+					  "16777216T"};
 	uint64_t bytes = 77;
 
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

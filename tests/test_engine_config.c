@@ -28,7 +28,7 @@ TestSuite(engine_config, .init = make_directory, .fini = remove_directory, .time
 
 #define GOOD                                                                                             \
 	"\"model_type\":\"olmoe\",\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4," \
-	"\"num_key_value_heads\":2,\"num_experts\":16,\"num_experts_per_tok\":4," \
+	"\"num_key_value_heads\":2,\"num_experts\":16,\"num_experts_per_tok\":4,"                        \
 	"\"intermediate_size\":32,\"vocab_size\":100"
 
 static int load(struct config *config, const char *text)

@@ -14,13 +14,19 @@ static struct queue *open_queue(uint32_t owners)
 	return queue;
 }
 
+static int demand(struct queue *queue, uint32_t slot, uint32_t owner, uint32_t number)
+{
+	return queue_push_demand(queue, &(struct queue_client){.slot = slot, .number = number, .reserve_slabs = 1000},
+				 owner);
+}
+
 Test(manager_queue, demands_of_a_client_keep_their_order)
 {
 	struct queue *queue = open_queue(10);
 
-	queue_push_demand(queue, 3, 7, 1);
-	queue_push_demand(queue, 3, 2, 1);
-	queue_push_demand(queue, 3, 7, 1); /* a second ask joins */
+	demand(queue, 3, 7, 1);
+	demand(queue, 3, 2, 1);
+	demand(queue, 3, 7, 1); /* a second ask joins */
 	cr_assert_eq(queue_next_demand(queue, 3, QUEUE_NONE), 7);
 	cr_assert_eq(queue_next_demand(queue, 3, 7), 2);
 	cr_assert_eq(queue_next_demand(queue, 3, 2), QUEUE_NONE);
@@ -34,7 +40,7 @@ Test(manager_queue, a_demand_lifts_a_queued_prefetch_and_is_its_starter)
 	struct queue *queue = open_queue(10);
 
 	cr_assert(queue_push_prefetch(queue, 1, 5));
-	queue_push_demand(queue, 2, 5, 42);
+	demand(queue, 2, 5, 42);
 	cr_assert_eq(queue_prefetch_count(queue), 0);
 	cr_assert_eq(queue_next_demand(queue, 2, QUEUE_NONE), 5);
 	cr_assert_eq(queue_starter(queue, 5), 42);
@@ -46,9 +52,9 @@ Test(manager_queue, demands_of_an_ended_client_stay_in_the_common_list)
 {
 	struct queue *queue = open_queue(10);
 
-	queue_push_demand(queue, 1, 3, 9);
-	queue_push_demand(queue, 1, 4, 9);
-	queue_push_demand(queue, CNRE_SESSIONS_MAX, 0, 8);
+	demand(queue, 1, 3, 9);
+	demand(queue, 1, 4, 9);
+	demand(queue, CNRE_SESSIONS_MAX, 0, 8);
 	cr_assert(queue_push_prefetch(queue, 1, 6));
 	queue_forget_slot(queue, 1);
 	cr_assert_not(queue_has_demand(queue, 1));
@@ -90,6 +96,44 @@ Test(manager_queue, one_client_cannot_fill_the_prefetch_queue_of_the_others)
 	queue_close(queue);
 }
 
+/* An owner that a client has queued keeps its place whoever else asks for it, so that list must not be without bound. */
+Test(manager_queue, a_client_has_no_more_demands_queued_than_its_reservation_and_a_spare)
+{
+	const struct queue_client greedy = {.slot = 0, .number = 1, .reserve_slabs = 3},
+				  other = {.slot = 1, .number = 2, .reserve_slabs = 1};
+	struct queue *queue = open_queue(200);
+	uint32_t accepted = 0;
+
+	for (uint32_t owner = 0; owner < 200; owner++)
+		accepted += (uint32_t)queue_push_demand(queue, &greedy, owner);
+	cr_assert_eq(accepted, 3 + QUEUE_DEMANDS_SPARE);
+	cr_assert(queue_push_demand(queue, &greedy, 0), "queued already");
+	cr_assert(queue_push_demand(queue, &other, 199));
+	queue_remove(queue, 0);
+	cr_assert(queue_push_demand(queue, &greedy, 198));
+	queue_forget_slot(queue, 0);
+	cr_assert_eq(queue_demand_count(queue), accepted + 1);
+	cr_assert(queue_push_demand(queue, &greedy, 0), "the next client in this slot begins with nothing");
+	queue_close(queue);
+}
+
+Test(manager_queue, a_demand_that_is_given_up_goes_on_as_the_prefetch_it_was_asked_for_as)
+{
+	struct queue *queue = open_queue(10);
+
+	demand(queue, 2, 5, 1);
+	demand(queue, 2, 6, 1);
+	cr_assert(queue_push_prefetch(queue, 2, 5));
+	cr_assert_eq(queue_demand_count(queue), 2, "still a demand first");
+	cr_assert_eq(queue_give_up_demand(queue, 5), 1);
+	cr_assert_eq(queue_give_up_demand(queue, 6), 0);
+	cr_assert_eq(queue_demand_count(queue), 0);
+	cr_assert_eq(queue_first_prefetch(queue), 5);
+	queue_remove(queue, 5);
+	cr_assert_eq(queue_count(queue), 0);
+	queue_close(queue);
+}
+
 /* Goal: nothing is lost or doubled. Method: random operations beside a plain model of who is where. */
 Test(manager_queue, random_operations_conserve_every_owner)
 {
@@ -108,7 +152,7 @@ Test(manager_queue, random_operations_conserve_every_owner)
 		switch (seed >> 24 & 3) {
 		case 0:
 		case 1:
-			queue_push_demand(queue, slot, owner, 1);
+			demand(queue, slot, owner, 1);
 			demanded[owner] = 1;
 			break;
 		case 2:

@@ -64,6 +64,9 @@ Test(manager_settings, defaults_are_what_the_table_says)
 	cr_expect_eq(settings->idle_exit_ns, 0);
 	cr_expect_eq(settings->log_level, CNRE_LOG_INFO);
 	cr_expect_eq(settings->hugepages, SETTINGS_HUGEPAGES_AUTO);
+	cr_expect_eq(settings->verify, SETTINGS_VERIFY_NO);
+	cr_expect_null(settings->digests);
+	cr_expect_eq(settings->scrub_ns, 0);
 	cr_expect_eq(settings->check, 0);
 }
 
@@ -72,7 +75,8 @@ Test(manager_settings, every_option_arrives_in_its_field)
 	cr_assert_eq(OPEN("--model", "/m", "--model=/n", "--ram", "120G", "--mirror", "/a", "--mirror", "/b", "--dir",
 			  "/d", "--socket", "/run/s", "--socket-mode", "0600", "--socket-group=cnre", "--policy", "lfu",
 			  "--check", "--idle-exit", "5m", "--private-bytes", "8G", "--hugepages", "2M", "--io", "pool",
-			  "--direct", "no", "--reads-in-flight", "12", "--clients-max", "7", "--log-level", "debug"),
+			  "--direct", "no", "--reads-in-flight", "12", "--clients-max", "7", "--log-level", "debug",
+			  "--verify", "load", "--digests", "/var/digests", "--scrub", "30s"),
 		     0, "%s", message);
 	cr_expect_eq(settings->model.count, 2);
 	cr_expect_str_eq(settings->model.item[1], "/n");
@@ -92,6 +96,9 @@ Test(manager_settings, every_option_arrives_in_its_field)
 	cr_expect_eq(settings->reads_in_flight, 12);
 	cr_expect_eq(settings->clients_max, 7);
 	cr_expect_eq(settings->log_level, CNRE_LOG_DEBUG);
+	cr_expect_eq(settings->verify, SETTINGS_VERIFY_LOAD);
+	cr_expect_str_eq(settings->digests, "/var/digests");
+	cr_expect_eq(settings->scrub_ns, 30 * 1000000000ull);
 }
 
 struct refusal {

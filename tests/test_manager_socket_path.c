@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 TestSuite(manager_socket_path, .timeout = 20);
@@ -32,7 +34,8 @@ static void remove_directory(void)
 	(void)rmdir(directory);
 }
 
-Test(manager_socket_path, a_second_manager_is_told_the_pid_of_the_first, .init = make_directory, .fini = remove_directory)
+Test(manager_socket_path, a_second_manager_is_told_the_pid_of_the_first, .init = make_directory,
+     .fini = remove_directory)
 {
 	struct socket_path first, second = {.fd = 77};
 	char message[256] = "", pid[16];
@@ -71,7 +74,8 @@ Test(manager_socket_path, mode_is_as_asked, .init = make_directory, .fini = remo
 	socket_path_close(&socket);
 }
 
-Test(manager_socket_path, somebody_elses_file_at_the_path_is_noticed_and_not_unlinked, .init = make_directory, .fini = remove_directory)
+Test(manager_socket_path, somebody_elses_file_at_the_path_is_noticed_and_not_unlinked, .init = make_directory,
+     .fini = remove_directory)
 {
 	struct socket_path socket;
 	char message[256] = "";
@@ -88,6 +92,41 @@ Test(manager_socket_path, somebody_elses_file_at_the_path_is_noticed_and_not_unl
 	socket_path_close(&socket);
 }
 
+/* A --socket that was mistyped must not cost somebody a file. */
+Test(manager_socket_path, a_file_at_the_path_is_refused_and_left_alone, .init = make_directory,
+     .fini = remove_directory)
+{
+	struct socket_path socket = {.fd = 77};
+	char message[256] = "";
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	cr_assert_geq(fd, 0);
+	(void)close(fd);
+	cr_assert_eq(socket_path_open(&socket, path, 0660, NULL, message), -EEXIST);
+	cr_assert_not_null(strstr(message, "pass another --socket"), "%s", message);
+	cr_assert_eq(access(path, F_OK), 0);
+	cr_assert_eq(socket.fd, 77, "output is untouched on failure");
+}
+
+Test(manager_socket_path, a_socket_that_another_program_listens_on_is_left_alone, .init = make_directory,
+     .fini = remove_directory)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct socket_path ours;
+	char message[256] = "";
+	int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+	cr_assert_eq(bind(other, (struct sockaddr *)&address, sizeof address), 0);
+	cr_assert_eq(listen(other, 1), 0);
+	cr_assert_eq(socket_path_open(&ours, path, 0660, NULL, message), -EADDRINUSE);
+	cr_assert_not_null(strstr(message, "another program"), "%s", message);
+	cr_assert_eq(access(path, F_OK), 0);
+	(void)close(other);
+	cr_assert_eq(socket_path_open(&ours, path, 0660, NULL, message), 0, "%s", message);
+	socket_path_close(&ours);
+}
+
 Test(manager_socket_path, errors_say_what_to_do, .init = make_directory, .fini = remove_directory)
 {
 	struct socket_path socket;
@@ -101,4 +140,5 @@ Test(manager_socket_path, errors_say_what_to_do, .init = make_directory, .fini =
 	cr_assert_eq(socket_path_open(&socket, longer, 0660, NULL, message), -ENAMETOOLONG);
 	cr_assert_eq(socket_path_open(&socket, path, 0660, "no such group here", message), -ENOENT);
 	cr_assert_not_null(strstr(message, "--socket-group"), "%s", message);
+	cr_assert_neq(access(path, F_OK), 0, "nothing is left behind");
 }

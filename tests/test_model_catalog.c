@@ -15,11 +15,13 @@
 #include <unistd.h>
 
 _Static_assert((int)MODEL_BF16 == CNRE_BF16 && (int)MODEL_F16 == CNRE_F16 && (int)MODEL_F32 == CNRE_F32 &&
-	       (int)MODEL_U8 == CNRE_U8 && (int)MODEL_I8 == CNRE_I8 && (int)MODEL_F8_E4M3 == CNRE_F8_E4M3 &&
-	       (int)MODEL_F8_E8M0 == CNRE_F8_E8M0 && (int)MODEL_I64 == CNRE_I64, "numbered as in cnre.h");
+		       (int)MODEL_U8 == CNRE_U8 && (int)MODEL_I8 == CNRE_I8 && (int)MODEL_F8_E4M3 == CNRE_F8_E4M3 &&
+		       (int)MODEL_F8_E8M0 == CNRE_F8_E8M0 && (int)MODEL_I64 == CNRE_I64,
+	       "numbered as in cnre.h");
 _Static_assert((int)MODEL_GATE == CNRE_GATE && (int)MODEL_UP == CNRE_UP && (int)MODEL_DOWN == CNRE_DOWN &&
-	       (int)MODEL_GATE_SCALE == CNRE_GATE_SCALE && (int)MODEL_UP_SCALE == CNRE_UP_SCALE &&
-	       (int)MODEL_DOWN_SCALE == CNRE_DOWN_SCALE && MODEL_ROLES == CNRE_ROLES, "numbered as in cnre.h");
+		       (int)MODEL_GATE_SCALE == CNRE_GATE_SCALE && (int)MODEL_UP_SCALE == CNRE_UP_SCALE &&
+		       (int)MODEL_DOWN_SCALE == CNRE_DOWN_SCALE && MODEL_ROLES == CNRE_ROLES,
+	       "numbered as in cnre.h");
 _Static_assert((int)MODEL_CAP_EXPERT_CACHE == CNRE_CAP_EXPERT_CACHE && (int)MODEL_CAP_DIRECT_IO == CNRE_CAP_DIRECT_IO,
 	       "numbered as in cnre.h");
 
@@ -40,7 +42,8 @@ TestSuite(model_catalog, .init = make, .fini = clean, .timeout = 60);
 
 /* ---- a header under construction: 2 layers, 2 experts, hidden 8, intermediate 4 ---- */
 
-#define CONFIG "{\"model_type\":\"olmoe\",\"hidden_size\":8,\"num_hidden_layers\":2,\"num_experts\":2,"                  \
+#define CONFIG                                                                                   \
+	"{\"model_type\":\"olmoe\",\"hidden_size\":8,\"num_hidden_layers\":2,\"num_experts\":2," \
 	"\"num_experts_per_tok\":1,\"intermediate_size\":4}"
 
 struct header {
@@ -346,11 +349,12 @@ Test(model_catalog, truncated_shards_are_refused_by_name_and_missing_bytes)
 
 		write_config("{\"model_type\":\"olmoe\",\"hidden_size\":2048,\"num_hidden_layers\":1,\"num_experts\":1,"
 			     "\"num_experts_per_tok\":1,\"intermediate_size\":1024}");
-		folder_write_shard(&folder, "model-00001-of-00001.safetensors",
-				   "{\"model.layers.0.mlp.experts.0.merged_weight\":{\"dtype\":\"I8\",\"shape\":[6291456],"
-				   "\"data_offsets\":[0,6291456]},\"model.layers.0.mlp.experts.0.qs\":{\"dtype\":\"F32\","
-				   "\"shape\":[4096],\"data_offsets\":[6291456,6307840]}}",
-				   6307840 - short_by[i]);
+		folder_write_shard(
+			&folder, "model-00001-of-00001.safetensors",
+			"{\"model.layers.0.mlp.experts.0.merged_weight\":{\"dtype\":\"I8\",\"shape\":[6291456],"
+			"\"data_offsets\":[0,6291456]},\"model.layers.0.mlp.experts.0.qs\":{\"dtype\":\"F32\","
+			"\"shape\":[4096],\"data_offsets\":[6291456,6307840]}}",
+			6307840 - short_by[i]);
 		(void)snprintf(expected, sizeof expected, "%llu bytes missing", (unsigned long long)short_by[i]);
 		expect_refused(-EBADMSG, expected);
 		cr_expect(strstr(message, "model-00001-of-00001.safetensors") != NULL, "%s", message);
@@ -374,10 +378,11 @@ Test(model_catalog, bad_configs_are_refused_by_key)
 		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":0}", -EBADMSG, "num_hidden_layers is 0"},
 		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1025}", -EBADMSG, "1 to 1024"},
 		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1.5}", -EBADMSG, "not a whole number"},
-		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1,\"num_experts\":2,\"num_experts_per_tok\":3}", -EBADMSG,
-		 "num_experts_per_tok is 3"},
+		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1,\"num_experts\":2,\"num_experts_per_tok\":3}",
+		 -EBADMSG, "num_experts_per_tok is 3"},
 		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1024,\"num_experts\":4096,\"num_experts_per_tok\":3,"
-		 "\"hidden_size\":8,\"intermediate_size\":4}", -E2BIG, "1048576"},
+		 "\"hidden_size\":8,\"intermediate_size\":4}",
+		 -E2BIG, "1048576"},
 	};
 
 	write_int8_model("I8");
@@ -394,7 +399,8 @@ Test(model_catalog, an_expert_larger_than_a_pool_segment_is_e2big)
 	folder_write_shard(&folder, "model.safetensors",
 			   "{\"model.layers.0.mlp.experts.0.merged_weight\":{\"dtype\":\"I8\",\"shape\":[1610612736],"
 			   "\"data_offsets\":[0,1610612736]},\"model.layers.0.mlp.experts.0.qs\":{\"dtype\":\"F32\","
-			   "\"shape\":[65536],\"data_offsets\":[1610612736,1610874880]}}", 1610874880);
+			   "\"shape\":[65536],\"data_offsets\":[1610612736,1610874880]}}",
+			   1610874880);
 	expect_refused(-E2BIG, "1610874880 bytes");
 }
 
@@ -415,18 +421,38 @@ Test(model_catalog, what_is_not_there_is_enoent)
 
 static const char *const made_up_names[] = {"l%L.gate_up", "l%L.down", "l%L.e%E.w", "l%L.e%E.s"};
 static const struct family_format made_up_formats[] = {
-	{"fused", 2, {{0, MODEL_DTYPE_OTHER, 2, FAMILY_STORED(MODEL_BF16),
-		       {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0},
-			{MODEL_UP, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0}}},
-		      {1, MODEL_DTYPE_OTHER, 1, FAMILY_STORED(MODEL_BF16),
-		       {{MODEL_DOWN, FAMILY_HIDDEN, FAMILY_INTERMEDIATE, 1, 0, 0}}}}},
-	{"int8", 1, {{2, MODEL_I8, 1, FAMILY_STORED(MODEL_U8), {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0}}}}},
-	{"int4", 2, {{2, MODEL_U8, 1, FAMILY_STORED(MODEL_U8), {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 2, 0, 0}}},
-		     {3, MODEL_F32, 1, FAMILY_STORED(MODEL_F32),
-		      {{MODEL_GATE_SCALE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 4, 1, 4}}}}},
+	{"fused",
+	 2,
+	 {{0,
+	   MODEL_DTYPE_OTHER,
+	   2,
+	   FAMILY_STORED(MODEL_BF16),
+	   {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0},
+	    {MODEL_UP, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0}}},
+	  {1,
+	   MODEL_DTYPE_OTHER,
+	   1,
+	   FAMILY_STORED(MODEL_BF16),
+	   {{MODEL_DOWN, FAMILY_HIDDEN, FAMILY_INTERMEDIATE, 1, 0, 0}}}}},
+	{"int8",
+	 1,
+	 {{2, MODEL_I8, 1, FAMILY_STORED(MODEL_U8), {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0}}}}},
+	{"int4",
+	 2,
+	 {{2, MODEL_U8, 1, FAMILY_STORED(MODEL_U8), {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 2, 0, 0}}},
+	  {3,
+	   MODEL_F32,
+	   1,
+	   FAMILY_STORED(MODEL_F32),
+	   {{MODEL_GATE_SCALE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 4, 1, 4}}}}},
 };
-static const struct family made_up = {.name = "made-up", .model_type = "made_up", .layers_key = "l", .experts_key = "e",
-				      .name_count = 4, .format_count = 3, .names = made_up_names,
+static const struct family made_up = {.name = "made-up",
+				      .model_type = "made_up",
+				      .layers_key = "l",
+				      .experts_key = "e",
+				      .name_count = 4,
+				      .format_count = 3,
+				      .names = made_up_names,
 				      .formats = made_up_formats};
 
 /* Runs the collector on one header, without files. */
@@ -440,7 +466,8 @@ static int collect(const char *header, uint64_t data_bytes, struct model_catalog
 
 	memset(catalog, 0, sizeof *catalog);
 	message[0] = '\0';
-	cr_assert_eq(safetensors_parse(&file, strdup(header), strlen(header), data_bytes, "s", message), 0, "%s", message);
+	cr_assert_eq(safetensors_parse(&file, strdup(header), strlen(header), data_bytes, "s", message), 0, "%s",
+		     message);
 	cr_assert_eq(model_objects_open(&objects, &made_up, &extents, message), 0);
 	catalog->shard = &shard;
 	catalog->shard_count = 1;
@@ -464,8 +491,9 @@ Test(model_catalog, fused_tensors_are_given_as_slices_of_each_expert)
 	struct model_catalog catalog;
 
 	cr_assert_eq(collect("{\"l1.gate_up\":{\"dtype\":\"BF16\",\"shape\":[2,8,7],\"data_offsets\":[0,224]},"
-			     "\"l1.down\":{\"dtype\":\"BF16\",\"shape\":[2,7,4],\"data_offsets\":[224,336]}}", 336, &catalog), 0,
-		     "%s", message);
+			     "\"l1.down\":{\"dtype\":\"BF16\",\"shape\":[2,7,4],\"data_offsets\":[224,336]}}",
+			     336, &catalog),
+		     0, "%s", message);
 	cr_assert_eq(catalog.object_count, 2);
 	cr_expect_eq(catalog.object[1].piece[MODEL_GATE].file_off - catalog.object[0].piece[MODEL_GATE].file_off, 112);
 	cr_expect_eq(catalog.object[1].piece[MODEL_UP].file_off - catalog.object[1].piece[MODEL_GATE].file_off, 56);
@@ -481,8 +509,9 @@ Test(model_catalog, formats_that_share_a_name_are_told_apart_by_bytes)
 
 	cr_assert_eq(collect("{\"l0.e0.w\":{\"dtype\":\"U8\",\"shape\":[4,4],\"data_offsets\":[0,16]},"
 			     "\"l0.e0.s\":{\"dtype\":\"F32\",\"shape\":[4,2],\"data_offsets\":[16,48]},"
-			     "\"l0.e1.w\":{\"dtype\":\"U8\",\"shape\":[4,7],\"data_offsets\":[48,76]}}", 76, &catalog), 0,
-		     "%s", message);
+			     "\"l0.e1.w\":{\"dtype\":\"U8\",\"shape\":[4,7],\"data_offsets\":[48,76]}}",
+			     76, &catalog),
+		     0, "%s", message);
 	cr_expect_eq(catalog.shape_count, 2);
 	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE].dtype, CNRE_U8);
 	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE].columns, 4);
@@ -525,7 +554,8 @@ Test(model_catalog, reference_vector_b_splits_an_expert_over_shards)
 
 	cr_expect_eq(catalog->object_count, 144);
 	cr_assert_geq(split, 0);
-	cr_expect_neq(catalog->object[split].piece[MODEL_GATE].shard, catalog->object[split].piece[MODEL_UP_SCALE].shard);
+	cr_expect_neq(catalog->object[split].piece[MODEL_GATE].shard,
+		      catalog->object[split].piece[MODEL_UP_SCALE].shard);
 	cr_expect_eq(catalog->object[split].piece[MODEL_GATE_SCALE].file_off, 8 + 11760);
 	(void)model_catalog_close(catalog);
 }

@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 #define ARGUMENTS_MAX 48
-#define SHAPE "--family", "olmoe", "--layers", "2", "--experts", "4", "--top-k", "2", "--hidden", "64", "--intermediate",  \
-	"32", "--vocab", "64"
+#define SHAPE                                                                                                       \
+	"--family", "olmoe", "--layers", "2", "--experts", "4", "--top-k", "2", "--hidden", "64", "--intermediate", \
+		"32", "--vocab", "64"
 
 static struct folder folder;
 static char output[4096]; /* of the last run: standard output and error */
@@ -120,7 +121,10 @@ Test(model_generated, every_format_is_a_catalog_and_verifies)
 	static const struct {
 		const char *format;
 		uint64_t bytes;
-	} cases[] = {{"int8-row", 3 * 32 * 64 + 4 * 128}, {"bf16", 6 * 32 * 64}, {"f16", 6 * 32 * 64}, {"f32", 12 * 32 * 64}};
+	} cases[] = {{"int8-row", 3 * 32 * 64 + 4 * 128},
+		     {"bf16", 6 * 32 * 64},
+		     {"f16", 6 * 32 * 64},
+		     {"f32", 12 * 32 * 64}};
 
 	for (size_t i = 0; i < 4; i++) {
 		struct model_catalog *catalog;
@@ -150,7 +154,8 @@ Test(model_generated, the_same_seed_gives_the_same_bytes_and_another_does_not)
 	cr_expect_eq(memcmp(&first->fingerprint, &second->fingerprint, sizeof first->fingerprint), 0);
 	(void)model_catalog_close(second);
 	(void)model_catalog_close(first);
-	cr_expect_eq(RUN(SHAPE, "--seed", "6", "--out", folder.path), 1, "another seed must not mix with what is there");
+	cr_expect_eq(RUN(SHAPE, "--seed", "6", "--out", folder.path), 1,
+		     "another seed must not mix with what is there");
 	cr_expect(strstr(output, "--force") != NULL, "%s", output);
 	cr_expect_eq(RUN(SHAPE, "--seed", "6", "--out", folder.path, "--force"), 0, "%s", output);
 	cr_expect_eq(RUN("--verify", folder.path), 0, "%s", output);
@@ -206,8 +211,9 @@ Test(model_generated, experts_are_aligned_unless_asked_otherwise)
 	struct model_plan plan;
 	uint32_t i, moves = 0;
 
-#define WIDE "--family", "olmoe", "--layers", "1", "--experts", "4", "--top-k", "2", "--hidden", "512", "--intermediate", \
-	"256", "--vocab", "64", "--seed", "1"
+#define WIDE                                                                                                         \
+	"--family", "olmoe", "--layers", "1", "--experts", "4", "--top-k", "2", "--hidden", "512", "--intermediate", \
+		"256", "--vocab", "64", "--seed", "1"
 	cr_assert_eq(RUN(WIDE, "--out", folder.path), 0, "%s", output);
 	catalog = opened();
 	for (i = 0; i < catalog->object_count; i++) {
@@ -260,12 +266,14 @@ Test(model_generated, greedy_decoding_of_a_generated_model_keeps_moving)
 
 	for (size_t i = 0; i < 3; i++) {
 		program_name = "cnre-gen";
-		cr_assert_eq(RUN("--family", "olmoe", "--layers", "2", "--experts", "32", "--top-k", "4", "--hidden", "128",
-				 "--intermediate", "32", "--vocab", "2048", "--seed", "3", "--force", "--popularity", kinds[i],
-				 "--out", folder.path), 0, "%s", output);
+		cr_assert_eq(RUN("--family", "olmoe", "--layers", "2", "--experts", "32", "--top-k", "4", "--hidden",
+				 "128", "--intermediate", "32", "--vocab", "2048", "--seed", "3", "--force",
+				 "--popularity", kinds[i], "--out", folder.path),
+			     0, "%s", output);
 		program_name = "cnre-olmoe";
 		cr_assert_eq(RUN("--model", folder.path, "--tokens", "5 900 77 1500", "--steps", "120", "--cache",
-				 "private:8slots", "--threads", "1", "--json"), 0, "%s", output);
+				 "private:8slots", "--threads", "1", "--json"),
+			     0, "%s", output);
 		cr_expect_gt(count_distinct_tokens(output), 25, "%s: %s", kinds[i], output);
 	}
 }
@@ -303,16 +311,25 @@ Test(model_generated, usage_errors_are_status_2_and_say_what)
 	static const struct {
 		const char *option, *value, *part;
 	} cases[] = {
-		{"--layers", "0", "--layers 0"}, {"--layers", "x", "--layers x"}, {"--experts", "99999", "1 to 4096"},
-		{"--top-k", "5", "--top-k 5"}, {"--heads", "7", "--heads"}, {"--expert-format", "int3", "int8-row"},
-		{"--popularity", "flat", "uniform"}, {"--seed", "-1", "--seed"}, {"--shard-bytes", "0", "--shard-bytes"},
-		{"--mixed-layer", "2:bf16", "2 layers"}, {"--mixed-layer", "bf16", "LAYER:FORMAT"}, {"--family", "gpt", "olmoe"},
-		{"--nonsense", "1", "--nonsense"}, {"--dense-format", "int8-row", "--dense-format"},
+		{"--layers", "0", "--layers 0"},
+		{"--layers", "x", "--layers x"},
+		{"--experts", "99999", "1 to 4096"},
+		{"--top-k", "5", "--top-k 5"},
+		{"--heads", "7", "--heads"},
+		{"--expert-format", "int3", "int8-row"},
+		{"--popularity", "flat", "uniform"},
+		{"--seed", "-1", "--seed"},
+		{"--shard-bytes", "0", "--shard-bytes"},
+		{"--mixed-layer", "2:bf16", "2 layers"},
+		{"--mixed-layer", "bf16", "LAYER:FORMAT"},
+		{"--family", "gpt", "olmoe"},
+		{"--nonsense", "1", "--nonsense"},
+		{"--dense-format", "int8-row", "--dense-format"},
 	};
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		cr_expect_eq(RUN(SHAPE, "--seed", "5", "--out", folder.path, cases[i].option, cases[i].value), 2, "%s: %s",
-			     cases[i].option, output);
+		cr_expect_eq(RUN(SHAPE, "--seed", "5", "--out", folder.path, cases[i].option, cases[i].value), 2,
+			     "%s: %s", cases[i].option, output);
 		cr_expect(strstr(output, cases[i].part) != NULL, "no \"%s\" in: %s", cases[i].part, output);
 	}
 	cr_expect_eq(RUN("--out", folder.path), 2);

@@ -23,7 +23,7 @@ static uint32_t random_below(uint32_t bound)
 	return (uint32_t)((state >> 33) % bound);
 }
 
-struct world {                            /* a catalog of one object, and the bytes of its shards */
+struct world { /* a catalog of one object, and the bytes of its shards */
 	struct model_catalog catalog;
 	struct model_object object;
 	struct model_shape shape;
@@ -106,9 +106,11 @@ static void read_runs(const struct world *world, const struct model_plan *plan, 
 		cr_assert_eq(run->slab_off % MODEL_READ_ALIGNMENT, 0);
 		cr_assert_leq(run->needed_bytes, run->bytes);
 		cr_assert_leq(run->slab_off + run->bytes, plan->slab_bytes, "a read would leave the slab");
-		cr_assert_leq(run->file_off + run->needed_bytes, world->shard_bytes[run->shard], "needs bytes past the end");
+		cr_assert_leq(run->file_off + run->needed_bytes, world->shard_bytes[run->shard],
+			      "needs bytes past the end");
 		left = world->shard_bytes[run->shard] - run->file_off;
-		memcpy(slab + run->slab_off, world->shard[run->shard] + run->file_off, left < run->bytes ? left : run->bytes);
+		memcpy(slab + run->slab_off, world->shard[run->shard] + run->file_off,
+		       left < run->bytes ? left : run->bytes);
 	}
 }
 
@@ -127,8 +129,8 @@ static void check_parts(const struct world *world, const struct model_plan *plan
 		}
 		cr_assert_eq(plan->part_off[role] % MODEL_PART_ALIGNMENT, 0);
 		cr_assert_leq(plan->part_off[role] + bytes + MODEL_TAIL_BYTES, plan->slab_bytes, "no readable tail");
-		cr_assert_eq(memcmp(slab + plan->part_off[role], world->shard[piece->shard] + piece->file_off, bytes), 0,
-			     "role %u of round %llu", role, (unsigned long long)state);
+		cr_assert_eq(memcmp(slab + plan->part_off[role], world->shard[piece->shard] + piece->file_off, bytes),
+			     0, "role %u of round %llu", role, (unsigned long long)state);
 	}
 }
 
@@ -290,7 +292,8 @@ Test(model_plan, every_expert_of_the_reference_vectors_arrives_whole)
 	for (size_t i = 0; i < 2; i++) {
 		struct model_catalog *catalog = NULL;
 
-		(void)snprintf(path, sizeof path, "%s/%s", directory != NULL ? directory : "../shared/vectors", names[i]);
+		(void)snprintf(path, sizeof path, "%s/%s", directory != NULL ? directory : "../shared/vectors",
+			       names[i]);
 		if (access(path, R_OK) != 0)
 			cr_skip("no reference vectors at %s (set CNRE_VECTORS)", path);
 		cr_assert_eq(model_catalog_open(&catalog, path, message), 0, "%s", message);

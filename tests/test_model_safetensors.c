@@ -52,7 +52,8 @@ static void expect_refused(const char *header, uint64_t data_bytes, int error, c
 Test(model_safetensors, tensors_come_in_order_of_their_bytes)
 {
 	struct safetensors *file = parsed("{\"b\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[4,28]},"
-					  "\"a\":{\"shape\":[4],\"data_offsets\":[0,4],\"dtype\":\"I8\"}}  ", 28);
+					  "\"a\":{\"shape\":[4],\"data_offsets\":[0,4],\"dtype\":\"I8\"}}  ",
+					  28);
 
 	cr_assert_eq(file->tensor_count, 2);
 	cr_expect_str_eq(safetensors_name(file, &file->tensor[0]), "a");
@@ -66,9 +67,11 @@ Test(model_safetensors, tensors_come_in_order_of_their_bytes)
 
 Test(model_safetensors, empty_tensors_scalars_and_empty_metadata_are_legal)
 {
-	struct safetensors *file = parsed("{\"__metadata__\":{},\"z\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]},"
-					  "\"y\":{\"dtype\":\"F32\",\"shape\":[3,0,2],\"data_offsets\":[0,0]},"
-					  "\"x\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4);
+	struct safetensors *file =
+		parsed("{\"__metadata__\":{},\"z\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]},"
+		       "\"y\":{\"dtype\":\"F32\",\"shape\":[3,0,2],\"data_offsets\":[0,0]},"
+		       "\"x\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}",
+		       4);
 
 	cr_expect_eq(file->tensor_count, 3);
 	(void)safetensors_close(file);
@@ -81,14 +84,16 @@ Test(model_safetensors, empty_tensors_scalars_and_empty_metadata_are_legal)
 
 Test(model_safetensors, duplicate_names_are_refused_after_unescaping)
 {
-#define A_THEN(name, range) "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"" name                     \
+#define A_THEN(name, range)                                                      \
+	"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"" name \
 	"\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":" range "}}"
 	expect_refused(A_THEN("a", "[2,4]"), 4, -EBADMSG, "duplicate");
 	expect_refused(A_THEN("\\u0061", "[2,4]"), 4, -EBADMSG, "duplicate");
 	expect_refused(A_THEN("a", "[0,2]"), 2, -EBADMSG, "inside another");
 	(void)safetensors_close(parsed(A_THEN("A", "[2,4]"), 4));
 	expect_refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, -EBADMSG, "twice");
-	expect_refused("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, -EBADMSG, "twice");
+	expect_refused("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, -EBADMSG,
+		       "twice");
 }
 
 Test(model_safetensors, shape_and_range_must_agree_without_overflow)
@@ -108,7 +113,8 @@ Test(model_safetensors, shape_and_range_must_agree_without_overflow)
 
 Test(model_safetensors, ranges_must_tile_the_data_exactly)
 {
-#define TWO(first, second) "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" first "},"                          \
+#define TWO(first, second)                                                    \
+	"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" first "}," \
 	"\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" second "}}"
 	expect_refused(TWO("[0,4]", "[5,9]"), 9, -EBADMSG, "hole");
 	expect_refused(TWO("[0,4]", "[3,7]"), 7, -EBADMSG, "inside another");
@@ -129,14 +135,41 @@ Test(model_safetensors, a_truncated_file_is_refused_with_the_missing_bytes)
 Test(model_safetensors, what_is_not_a_header_is_refused)
 {
 	static const char *const bad[] = {
-		"", " ", "[]", "null", "{", "{}x", "{},", "{\"a\"}", "{\"a\":1}", "{\"a\":{}}", "{\"a\":[]}", "{,}",
-		ONE("U8", "[1]", "[0,1]") "{}", ONE("U8", "[1,]", "[0,1]"), ONE("U8", "[01]", "[0,1]"),
-		ONE("U8", "[-1]", "[0,1]"), ONE("U8", "[1.0]", "[0,1]"), ONE("U8", "[1e0]", "[0,1]"),
-		ONE("U8", "[ ]", "[0]"), ONE("U8", "[1]", "[0,1,2]"), ONE("U8", "1", "[0,1]"),
+		"",
+		" ",
+		"[]",
+		"null",
+		"{",
+		"{}x",
+		"{},",
+		"{\"a\"}",
+		"{\"a\":1}",
+		"{\"a\":{}}",
+		"{\"a\":[]}",
+		"{,}",
+		ONE("U8", "[1]", "[0,1]") "{}",
+		ONE("U8", "[1,]", "[0,1]"),
+		ONE("U8", "[01]", "[0,1]"),
+		ONE("U8", "[-1]", "[0,1]"),
+		ONE("U8", "[1.0]", "[0,1]"),
+		ONE("U8", "[1e0]", "[0,1]"),
+		ONE("U8", "[ ]", "[0]"),
+		ONE("U8", "[1]", "[0,1,2]"),
+		ONE("U8", "1", "[0,1]"),
 		"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}",
-		"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", "{\"__metadata__\":{\"a\":1}}", "{\"__metadata__\":[]}",
-		"{\"a\\x\":{}}", "{\"a\\u00\":{}}", "{\"a\\u0000b\":{}}", "{\"\\ud800\":{}}", "{\"\\udc00\\ud800\":{}}",
-		"{\"a\nb\":{}}", "{\"\xff\":{}}", "{\"\xc0\xaf\":{}}", "{\"\xed\xa0\x80\":{}}", "{\"\xf4\x90\x80\x80\":{}}",
+		"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}",
+		"{\"__metadata__\":{\"a\":1}}",
+		"{\"__metadata__\":[]}",
+		"{\"a\\x\":{}}",
+		"{\"a\\u00\":{}}",
+		"{\"a\\u0000b\":{}}",
+		"{\"\\ud800\":{}}",
+		"{\"\\udc00\\ud800\":{}}",
+		"{\"a\nb\":{}}",
+		"{\"\xff\":{}}",
+		"{\"\xc0\xaf\":{}}",
+		"{\"\xed\xa0\x80\":{}}",
+		"{\"\xf4\x90\x80\x80\":{}}",
 		"{\"\xe2\x82",
 	};
 
@@ -162,8 +195,10 @@ Test(model_safetensors, a_nul_byte_is_neither_padding_nor_part_of_a_name)
 
 Test(model_safetensors, names_are_unescaped_in_place)
 {
-	struct safetensors *file = parsed("{\"\\\"\\\\\\/\\b\\u00e9\\ud83d\\ude00\xc3\xa9\":{\"dtype\":\"U8\",\"shape\":[0],"
-					  "\"data_offsets\":[0,0]}}", 0);
+	struct safetensors *file =
+		parsed("{\"\\\"\\\\\\/\\b\\u00e9\\ud83d\\ude00\xc3\xa9\":{\"dtype\":\"U8\",\"shape\":[0],"
+		       "\"data_offsets\":[0,0]}}",
+		       0);
 
 	cr_expect_str_eq(safetensors_name(file, &file->tensor[0]), "\"\\/\b\xc3\xa9\xf0\x9f\x98\x80\xc3\xa9");
 	(void)safetensors_close(file);
@@ -171,7 +206,8 @@ Test(model_safetensors, names_are_unescaped_in_place)
 
 Test(model_safetensors, names_in_messages_cannot_forge_lines)
 {
-	expect_refused("{\"\\n\\u001b[31m\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,0]}}", 0, -EBADMSG, "??[31m");
+	expect_refused("{\"\\n\\u001b[31m\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,0]}}", 0, -EBADMSG,
+		       "??[31m");
 }
 
 /* ---- files ---- */
@@ -268,14 +304,16 @@ Test(model_safetensors, a_header_of_132_megabytes_is_read_in_seconds)
 	cr_assert_not_null(text);
 	text[0] = '{';
 	for (i = 0; i < MANY; i++)
-		used += (size_t)snprintf(text + used, MANY_HEADER - used,
-					 "%s\"model.layers.%07u.w\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[%u,%u]}",
-					 i == 0 ? "" : ",", (uint32_t)(i * 7919ull % MANY), 2 * i, 2 * i + 2);
+		used += (size_t)snprintf(
+			text + used, MANY_HEADER - used,
+			"%s\"model.layers.%07u.w\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[%u,%u]}",
+			i == 0 ? "" : ",", (uint32_t)(i * 7919ull % MANY), 2 * i, 2 * i + 2);
 	text[used++] = '}';
 	cr_assert_leq(used, MANY_HEADER);
 	memset(text + used, ' ', MANY_HEADER - used);
 	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
-	cr_assert_eq(safetensors_parse(&file, text, MANY_HEADER, 2ull * MANY, "s.safetensors", message), 0, "%s", message);
+	cr_assert_eq(safetensors_parse(&file, text, MANY_HEADER, 2ull * MANY, "s.safetensors", message), 0, "%s",
+		     message);
 	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
 	cr_expect_eq(file->tensor_count, MANY);
 	cr_expect_leq(end.tv_sec - start.tv_sec, 30, "quadratic"); /* 1 to 2 s; sanitizers take longer */

@@ -31,13 +31,17 @@ static const char *const open_socket[] = {"--socket-mode", "0666", NULL};
 
 static int become_nobody(void)
 {
-	return setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0 ? 0 : -errno;
+	return setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
+			       setresuid(NOBODY, NOBODY, NOBODY) == 0
+		       ? 0
+		       : -errno;
 }
 
 /* An honest client reads every expert `rounds` times and compares with what it saw first. 0, or what went wrong. */
 static int read_everything(const struct world *world, int rounds)
 {
-	struct cnre_options options = {.size = sizeof options, .socket = world->socket, .timeout_ns = 20000000000, .name = "honest"};
+	struct cnre_options options = {
+		.size = sizeof options, .socket = world->socket, .timeout_ns = 20000000000, .name = "honest"};
 	struct cnre_model_info info = {.size = sizeof info};
 	static uint64_t sums[4096];
 	struct cnre *client;
@@ -113,7 +117,8 @@ static int seconds_of_garbage(void)
 
 Test(system_hostile, garbage_in_a_whole_channel_and_ledger_hurts_nobody_else)
 {
-	static const char *const options[] = {"--socket-mode", "0666", "--ram", "1M", NULL}; /* less than the model: evictions all the time */
+	static const char *const options[] = {"--socket-mode", "0666", "--ram", "1M",
+					      NULL}; /* less than the model: evictions all the time */
 	struct world world;
 	pid_t child[4];
 
@@ -165,7 +170,8 @@ Test(system_hostile, honest_clients_go_on_while_garbage_is_written)
 	cr_assert_eq(read_everything(&world, 5), 0);
 	for (int i = 0; i < 2; i++) {
 		(void)kill(bad[i], SIGKILL);
-		cr_assert_eq(child_status(bad[i]), 128 + SIGKILL, "the attacker was to be killed, not to end by itself");
+		cr_assert_eq(child_status(bad[i]), 128 + SIGKILL,
+			     "the attacker was to be killed, not to end by itself");
 	}
 	world_close(&world);
 }
@@ -192,7 +198,8 @@ Test(system_hostile, another_layout_version_is_refused_with_eproto)
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, NULL), 0);
 	cr_assert_eq(attacker_hello_of_version(world.socket, world.model, CNRE_LAYOUT_VERSION + 1), -EPROTO);
-	cr_assert_eq(attacker_hello_of_version(world.socket, world.model, CNRE_LAYOUT_VERSION), -ESTALE, "our path, another identity");
+	cr_assert_eq(attacker_hello_of_version(world.socket, world.model, CNRE_LAYOUT_VERSION), -ESTALE,
+		     "our path, another identity");
 	world_close(&world);
 }
 

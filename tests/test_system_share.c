@@ -113,7 +113,8 @@ static struct storm *run_storm(struct world *world, uint32_t layer, uint32_t exp
 }
 
 /* Large enough that nobody arrives after the read: 24 MiB an expert. */
-static const char *const large_experts[] = {"--layers", "1", "--experts", "2", "--top-k", "1", "--hidden", "1024", "--intermediate", "8192", NULL};
+static const char *const large_experts[] = {"--layers", "1",    "--experts",      "2",    "--top-k", "1",
+					    "--hidden", "1024", "--intermediate", "8192", NULL};
 
 Test(system_share, one_cold_expert_is_read_once_for_24_threads_of_3_processes)
 {

@@ -47,6 +47,7 @@ third_party='liburing.h         manager/(loader_uring|bell|loop)\.c
 jansson.h          (manager|model|tools/ctl|tools/gen|engine)/[a-z_]+\.[ch]
 ini.h              manager/settings\.c
 openssl/[a-z]+.h   base/fingerprint\.c
+xxhash.h           manager/digest\.c
 cuda.h             gpu/gpu_cuda\.c'
 
 check_third_party() # files...

@@ -190,9 +190,11 @@ void attacker_write_garbage(const struct attacker *attacker, int seconds, unsign
 		return;
 	while (time(NULL) < end) {
 		for (int i = 0; i < 4096; i++)
-			atomic_store_explicit(&channel[next_random(&state) % channel_count], garbage(&state), memory_order_relaxed);
+			atomic_store_explicit(&channel[next_random(&state) % channel_count], garbage(&state),
+					      memory_order_relaxed);
 		for (int i = 0; ledger_too && i < 64; i++)
-			atomic_store_explicit(&ledger[8 + next_random(&state) % (ledger_count - 8)], garbage(&state), memory_order_relaxed);
+			atomic_store_explicit(&ledger[8 + next_random(&state) % (ledger_count - 8)], garbage(&state),
+					      memory_order_relaxed);
 		(void)cnre_futex_wake_all((_Atomic uint32_t *)((char *)channel + offsetof(struct cnre_channel, bell)));
 	}
 	/* Leaves its leases as they are: the end of the process is what frees them. */

@@ -31,7 +31,8 @@ const char *world_program(const char *name, char *path, size_t bytes)
 void world_open(struct world *world)
 {
 	memset(world, 0, sizeof *world);
-	(void)snprintf(world->directory, sizeof world->directory, "%s/cnre-world-XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/var/tmp");
+	(void)snprintf(world->directory, sizeof world->directory, "%s/cnre-world-XXXXXX",
+		       getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/var/tmp");
 	cr_assert_not_null(mkdtemp(world->directory), "%s: %s", world->directory, strerror(errno));
 	cr_assert_eq(chmod(world->directory, 0755), 0);
 	(void)snprintf(world->model, sizeof world->model, "%s/tiny-olmoe", world->directory);
@@ -71,8 +72,9 @@ static int has_option(const char *const *options, const char *name)
 
 void world_generate(struct world *world, const char *const *options)
 {
-	static const char *const defaults[][2] = {{"--family", "olmoe"}, {"--layers", "4"}, {"--experts", "16"}, {"--top-k", "4"},
-						  {"--hidden", "64"}, {"--intermediate", "64"}, {"--vocab", "128"}, {"--seed", "1"}};
+	static const char *const defaults[][2] = {{"--family", "olmoe"}, {"--layers", "4"},  {"--experts", "16"},
+						  {"--top-k", "4"},      {"--hidden", "64"}, {"--intermediate", "64"},
+						  {"--vocab", "128"},    {"--seed", "1"}};
 	const char *arguments[ARGUMENTS_MAX];
 	char output[1024] = "";
 	size_t count = 0;
@@ -207,7 +209,8 @@ int world_run(const char *program, const char *const *arguments, char *output, s
 	for (;;) {
 		char scrap[4096];
 		int room = output != NULL && length + 1 < output_bytes;
-		ssize_t n = room ? read(pipe_fds[0], output + length, output_bytes - 1 - length) : read(pipe_fds[0], scrap, sizeof scrap);
+		ssize_t n = room ? read(pipe_fds[0], output + length, output_bytes - 1 - length)
+				 : read(pipe_fds[0], scrap, sizeof scrap);
 
 		if (n <= 0)
 			break;

@@ -166,7 +166,8 @@ struct comparison {
 	unsigned char *read;
 };
 
-static int compare_piece(void *context, const struct gen_tensor *tensor, uint64_t offset, const void *bytes, size_t count)
+static int compare_piece(void *context, const struct gen_tensor *tensor, uint64_t offset, const void *bytes,
+			 size_t count)
 {
 	struct comparison *comparison = context;
 	const unsigned char *expected = bytes;
@@ -202,8 +203,9 @@ static int verify_opened(struct job *job, uint32_t shard, const char *name, int 
 	if (result < 0)
 		return fail(job, result, "verify", name);
 	if (bytes != file_bytes)
-		return cnre_message(job->message, GEN_MESSAGE_BYTES, -EBADMSG, "verify %.200s/%s: %llu bytes instead of %llu",
-				    job->directory, name, (unsigned long long)file_bytes, (unsigned long long)bytes);
+		return cnre_message(job->message, GEN_MESSAGE_BYTES, -EBADMSG,
+				    "verify %.200s/%s: %llu bytes instead of %llu", job->directory, name,
+				    (unsigned long long)file_bytes, (unsigned long long)bytes);
 	comparison.read = malloc(GEN_CHUNK_BYTES);
 	if (comparison.read == NULL)
 		return fail(job, -ENOMEM, "verify", name);
@@ -240,8 +242,8 @@ static int each_shard(struct job *job, int (*step)(struct job *job, uint32_t sha
 			return result;
 		job->report.shards++;
 		if (job->progress != NULL)
-			job->progress(gen_layout_shard_name(&job->layout, shard, name), shard + 1, job->layout.shard_count,
-				      job->report.bytes);
+			job->progress(gen_layout_shard_name(&job->layout, shard, name), shard + 1,
+				      job->layout.shard_count, job->report.bytes);
 	}
 	return 0;
 }
@@ -344,9 +346,10 @@ static int make_way(const struct job *job, int force)
 	if (force)
 		result = remove_shards(job, names, count);
 	else if (!equal && count > 0)
-		result = cnre_message(job->message, GEN_MESSAGE_BYTES, -EEXIST,
-				      "write %.200s: holds another checkpoint (%s): name another directory, or use --force",
-				      job->directory, names[0]);
+		result = cnre_message(
+			job->message, GEN_MESSAGE_BYTES, -EEXIST,
+			"write %.200s: holds another checkpoint (%s): name another directory, or use --force",
+			job->directory, names[0]);
 	cnre_fingerprint_free_names(names, count);
 	return result;
 }
@@ -377,8 +380,10 @@ static int open_job(struct job *job)
 		return 0; /* verify: not known yet */
 	result = gen_layout_open(&job->layout, job->model);
 	if (result == -E2BIG)
-		return cnre_message(job->message, GEN_MESSAGE_BYTES, result, "write %.200s: more than %u shards: raise "
-				    "--shard-bytes", job->directory, GEN_SHARDS_MAX);
+		return cnre_message(job->message, GEN_MESSAGE_BYTES, result,
+				    "write %.200s: more than %u shards: raise "
+				    "--shard-bytes",
+				    job->directory, GEN_SHARDS_MAX);
 	if (result < 0)
 		return fail(job, result, "open", ".");
 	gen_payload_open(job->payload, job->model);
@@ -396,8 +401,8 @@ static void close_job(struct job *job)
 int gen_checkpoint_write(const struct gen_model *model, const char *directory, int force, gen_progress *progress,
 			 struct gen_report *ret_report, char message[GEN_MESSAGE_BYTES])
 {
-	struct job job = {.model = model, .progress = progress, .directory = directory, .message = message,
-			  .directory_fd = -1};
+	struct job job = {
+		.model = model, .progress = progress, .directory = directory, .message = message, .directory_fd = -1};
 	int result;
 
 	if (mkdir(directory, 0755) < 0 && errno != EEXIST)
@@ -425,7 +430,8 @@ static int verify_opened_job(struct job *job, struct gen_model *model)
 
 	if (result == -ENOENT || result == -EBADMSG)
 		return cnre_message(job->message, GEN_MESSAGE_BYTES, result,
-				    "verify %.200s/" GEN_STAMP_NAME ": %s: only what this cnre-gen made can be verified",
+				    "verify %.200s/" GEN_STAMP_NAME
+				    ": %s: only what this cnre-gen made can be verified",
 				    job->directory, result == -ENOENT ? "not there" : "not its stamp");
 	if (result < 0)
 		return fail(job, result, "read", GEN_STAMP_NAME);

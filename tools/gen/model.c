@@ -12,10 +12,15 @@
 #define HEAD_MAX 128u
 
 static const char *const format_names[] = {
-	[GEN_INT8_ROW] = "int8-row", [GEN_BF16] = "bf16", [GEN_F16] = "f16", [GEN_F32] = "f32",
+	[GEN_INT8_ROW] = "int8-row",
+	[GEN_BF16] = "bf16",
+	[GEN_F16] = "f16",
+	[GEN_F32] = "f32",
 };
 static const char *const popularity_names[] = {
-	[GEN_UNIFORM] = "uniform", [GEN_GLM] = "glm", [GEN_OLMOE] = "olmoe",
+	[GEN_UNIFORM] = "uniform",
+	[GEN_GLM] = "glm",
+	[GEN_OLMOE] = "olmoe",
 };
 
 const char *gen_format_name(enum gen_format format)
@@ -64,8 +69,9 @@ uint32_t gen_model_default_heads(uint32_t hidden)
 int gen_model_check(const struct gen_model *model, char message[GEN_MESSAGE_BYTES])
 {
 	if ((uint64_t)model->layers * model->experts > GEN_OBJECTS_MAX)
-		return cnre_message(message, GEN_MESSAGE_BYTES, -EINVAL, "%u layers of %u experts are more than %u objects",
-				    model->layers, model->experts, GEN_OBJECTS_MAX);
+		return cnre_message(message, GEN_MESSAGE_BYTES, -EINVAL,
+				    "%u layers of %u experts are more than %u objects", model->layers, model->experts,
+				    GEN_OBJECTS_MAX);
 	if (model->top_k > model->experts)
 		return cnre_message(message, GEN_MESSAGE_BYTES, -EINVAL, "--top-k %u is more than --experts %u",
 				    model->top_k, model->experts);

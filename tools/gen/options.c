@@ -17,12 +17,24 @@
 #define MIXED_MAX 64
 
 enum {
-	OPTION_FAMILY = 256, OPTION_OUT, OPTION_VERIFY, OPTION_SEED, OPTION_EXPERT_FORMAT, OPTION_DENSE_FORMAT,
-	OPTION_POPULARITY, OPTION_SHARD_BYTES, OPTION_MIXED_LAYER, OPTION_UNALIGNED, OPTION_FORCE, OPTION_PROGRESS,
-	OPTION_HELP, OPTION_VERSION, OPTION_NUMBER, /* OPTION_NUMBER + i: numbers[i] */
+	OPTION_FAMILY = 256,
+	OPTION_OUT,
+	OPTION_VERIFY,
+	OPTION_SEED,
+	OPTION_EXPERT_FORMAT,
+	OPTION_DENSE_FORMAT,
+	OPTION_POPULARITY,
+	OPTION_SHARD_BYTES,
+	OPTION_MIXED_LAYER,
+	OPTION_UNALIGNED,
+	OPTION_FORCE,
+	OPTION_PROGRESS,
+	OPTION_HELP,
+	OPTION_VERSION,
+	OPTION_NUMBER, /* OPTION_NUMBER + i: numbers[i] */
 };
 
-struct number {                           /* a whole number of the model */
+struct number { /* a whole number of the model */
 	const char *name;
 	size_t field_off;
 	uint32_t max;
@@ -135,21 +147,26 @@ static int take_value(struct parsing *parsing, int option, const char *text)
 		return *text != '\0' ? 0 : refuse(parsing, "out", text, "expected a directory");
 	case OPTION_SEED:
 		parsing->has_seed = 1;
-		return parse_u64(text, &options->model.seed) == 0 && options->model.seed <= INT64_MAX ? 0 :
-			refuse(parsing, "seed", text, "expected a whole number below 2^63");
+		return parse_u64(text, &options->model.seed) == 0 && options->model.seed <= INT64_MAX
+			       ? 0
+			       : refuse(parsing, "seed", text, "expected a whole number below 2^63");
 	case OPTION_EXPERT_FORMAT:
-		return gen_format_parse(text, &parsing->expert_format) == 0 ? 0 :
-			refuse(parsing, "expert-format", text, "known: int8-row bf16 f16 f32");
+		return gen_format_parse(text, &parsing->expert_format) == 0
+			       ? 0
+			       : refuse(parsing, "expert-format", text, "known: int8-row bf16 f16 f32");
 	case OPTION_DENSE_FORMAT:
-		return gen_format_parse(text, &options->model.dense_format) == 0 ? 0 :
-			refuse(parsing, "dense-format", text, "known: bf16 f16 f32");
+		return gen_format_parse(text, &options->model.dense_format) == 0
+			       ? 0
+			       : refuse(parsing, "dense-format", text, "known: bf16 f16 f32");
 	case OPTION_POPULARITY:
-		return gen_popularity_parse(text, &options->model.popularity) == 0 ? 0 :
-			refuse(parsing, "popularity", text, "known: uniform glm olmoe");
+		return gen_popularity_parse(text, &options->model.popularity) == 0
+			       ? 0
+			       : refuse(parsing, "popularity", text, "known: uniform glm olmoe");
 	case OPTION_SHARD_BYTES:
 		return cnre_size_parse(text, &options->model.shard_bytes) == 0 && options->model.shard_bytes > 0 &&
-		       options->model.shard_bytes <= INT64_MAX ? 0 :
-			refuse(parsing, "shard-bytes", text, "expected a size such as 512M");
+				       options->model.shard_bytes <= INT64_MAX
+			       ? 0
+			       : refuse(parsing, "shard-bytes", text, "expected a size such as 512M");
 	default:
 		return take_mixed_layer(parsing, text);
 	}

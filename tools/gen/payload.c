@@ -9,7 +9,8 @@
 
 #define INT8_DEVIATION 32.0f /* of the stored int8 values: the table's 3.7 deviations reach 118 of 127 */
 
-_Static_assert(4ull * GEN_EXTENT_MAX <= GEN_CHUNK_BYTES && 12ull * GEN_EXTENT_MAX <= GEN_CHUNK_BYTES, "units fit a chunk");
+_Static_assert(4ull * GEN_EXTENT_MAX <= GEN_CHUNK_BYTES && 12ull * GEN_EXTENT_MAX <= GEN_CHUNK_BYTES,
+	       "units fit a chunk");
 
 static uint16_t to_bf16(float value)
 {
@@ -55,7 +56,7 @@ void gen_payload_open(struct gen_payload *payload, const struct gen_model *model
 	payload->deviation[GEN_CLASS_QUIET] = gen_structure_out_of(&payload->structure, 0);
 	for (i = 0; i < GEN_QUANTILES; i++)
 		payload->as_int8[i] = (int8_t)lrintf(gen_quantile[i] * INT8_DEVIATION);
-	for (class = 0; class < GEN_CLASSES; class++)
+	for (class = 0; class < GEN_CLASSES; class ++)
 		for (i = 0; i < GEN_QUANTILES; i++) {
 			value = payload->deviation[class] * gen_quantile[i];
 			payload->as_f32[class][i] = value;
@@ -81,20 +82,20 @@ static uint64_t key_of(const struct gen_payload *payload, const struct gen_tenso
 }
 
 /* One look-up a value, four to a word; first is a multiple of 4. Defined per element type so that the loop is plain. */
-#define DEFINE_LOOK_UP(name, type)                                                                                     \
-	static void name(const type *table, uint64_t key, uint64_t first, uint64_t count, type *to)                    \
-	{                                                                                                              \
-		uint64_t i, word;                                                                                      \
-                                                                                                                       \
-		for (i = 0; i + 4 <= count; i += 4) {                                                                  \
-			word = gen_word(key, (first + i) / 4);                                                         \
-			to[i] = table[word & (GEN_QUANTILES - 1)];                                                     \
-			to[i + 1] = table[word >> 16 & (GEN_QUANTILES - 1)];                                           \
-			to[i + 2] = table[word >> 32 & (GEN_QUANTILES - 1)];                                           \
-			to[i + 3] = table[word >> 48 & (GEN_QUANTILES - 1)];                                           \
-		}                                                                                                      \
-		for (; i < count; i++)                                                                                 \
-			to[i] = table[gen_quantile_index(key, first + i)];                                             \
+#define DEFINE_LOOK_UP(name, type)                                                                  \
+	static void name(const type *table, uint64_t key, uint64_t first, uint64_t count, type *to) \
+	{                                                                                           \
+		uint64_t i, word;                                                                   \
+                                                                                                    \
+		for (i = 0; i + 4 <= count; i += 4) {                                               \
+			word = gen_word(key, (first + i) / 4);                                      \
+			to[i] = table[word & (GEN_QUANTILES - 1)];                                  \
+			to[i + 1] = table[word >> 16 & (GEN_QUANTILES - 1)];                        \
+			to[i + 2] = table[word >> 32 & (GEN_QUANTILES - 1)];                        \
+			to[i + 3] = table[word >> 48 & (GEN_QUANTILES - 1)];                        \
+		}                                                                                   \
+		for (; i < count; i++)                                                              \
+			to[i] = table[gen_quantile_index(key, first + i)];                          \
 	}
 DEFINE_LOOK_UP(look_up_int8, int8_t)
 DEFINE_LOOK_UP(look_up_16, uint16_t)
@@ -105,12 +106,12 @@ static enum gen_class class_of(const struct gen_payload *payload, const struct g
 	if (tensor->kind != GEN_EXPERT_DOWN)
 		return GEN_CLASS_INTO;
 	return gen_structure_out_of(&payload->structure, row) == payload->deviation[GEN_CLASS_NOISE] ? GEN_CLASS_NOISE
-												      : GEN_CLASS_QUIET;
+												     : GEN_CLASS_QUIET;
 }
 
 /* Each row starts its own stream at a multiple of 4. */
-static void fill_expert_row(const struct gen_payload *payload, const struct gen_tensor *tensor, uint64_t key, uint32_t row,
-			    void *to)
+static void fill_expert_row(const struct gen_payload *payload, const struct gen_tensor *tensor, uint64_t key,
+			    uint32_t row, void *to)
 {
 	enum gen_class class = class_of(payload, tensor, row);
 	uint64_t first = (uint64_t)row * (((uint64_t)tensor->columns + 3) & ~3ull);
@@ -131,8 +132,9 @@ static void fill_scales(const struct gen_payload *payload, const struct gen_tens
 	float deviation;
 
 	for (i = 0; i < tensor->columns; i++) {
-		deviation = i < 2 * model->intermediate ? payload->deviation[GEN_CLASS_INTO] :
-			    gen_structure_out_of(&payload->structure, i - 2 * model->intermediate);
+		deviation = i < 2 * model->intermediate
+				    ? payload->deviation[GEN_CLASS_INTO]
+				    : gen_structure_out_of(&payload->structure, i - 2 * model->intermediate);
 		to[i] = deviation / INT8_DEVIATION * (1 + 0.03f * gen_quantile[gen_quantile_index(key, i)]);
 	}
 }

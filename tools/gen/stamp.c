@@ -19,7 +19,8 @@ static json_t *formats_to_json(const struct gen_model *model)
 	uint32_t layer;
 
 	for (layer = 0; layer < model->layers; layer++)
-		(void)json_array_append_new(formats, json_string(gen_format_name((enum gen_format)model->expert_format[layer])));
+		(void)json_array_append_new(formats,
+					    json_string(gen_format_name((enum gen_format)model->expert_format[layer])));
 	return formats;
 }
 
@@ -29,13 +30,12 @@ char *gen_stamp_make(const struct gen_model *model)
 	char *text;
 
 	stamp = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b, s:o}",
-			  "payload_version", PAYLOAD_VERSION, "family", model->family,
-			  "layers", (json_int_t)model->layers, "experts", (json_int_t)model->experts,
-			  "top_k", (json_int_t)model->top_k, "hidden", (json_int_t)model->hidden,
-			  "intermediate", (json_int_t)model->intermediate, "vocab", (json_int_t)model->vocab,
-			  "heads", (json_int_t)model->heads, "seed", (json_int_t)model->seed,
-			  "shard_bytes", (json_int_t)model->shard_bytes,
-			  "dense_format", gen_format_name(model->dense_format),
+			  "payload_version", PAYLOAD_VERSION, "family", model->family, "layers",
+			  (json_int_t)model->layers, "experts", (json_int_t)model->experts, "top_k",
+			  (json_int_t)model->top_k, "hidden", (json_int_t)model->hidden, "intermediate",
+			  (json_int_t)model->intermediate, "vocab", (json_int_t)model->vocab, "heads",
+			  (json_int_t)model->heads, "seed", (json_int_t)model->seed, "shard_bytes",
+			  (json_int_t)model->shard_bytes, "dense_format", gen_format_name(model->dense_format),
 			  "popularity", gen_popularity_name(model->popularity), "unaligned", model->unaligned,
 			  "expert_formats", formats_to_json(model));
 	if (stamp == NULL)
@@ -72,15 +72,14 @@ static int from_json(const json_t *stamp, struct gen_model *model)
 
 	if (json_unpack((json_t *)stamp, "{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b, s:o}",
 			"payload_version", &version, "family", &family, "layers", &layers, "experts", &experts, "top_k",
-			&top_k, "hidden", &hidden, "intermediate", &intermediate, "vocab", &vocab, "heads", &heads, "seed",
-			&seed, "shard_bytes", &shard_bytes, "dense_format", &dense, "popularity", &popularity,
+			&top_k, "hidden", &hidden, "intermediate", &intermediate, "vocab", &vocab, "heads", &heads,
+			"seed", &seed, "shard_bytes", &shard_bytes, "dense_format", &dense, "popularity", &popularity,
 			"unaligned", &model->unaligned, "expert_formats", &formats) < 0)
 		return -EBADMSG;
 	if (version != PAYLOAD_VERSION || strcmp(family, "olmoe") != 0 || layers < 1 || layers > GEN_LAYERS_MAX ||
 	    experts < 1 || experts > GEN_EXPERTS_MAX || top_k < 1 || hidden < 1 || hidden > GEN_EXTENT_MAX ||
 	    intermediate < 1 || intermediate > GEN_EXTENT_MAX || vocab < 1 || vocab > GEN_VOCAB_MAX || heads < 1 ||
-	    heads > hidden || top_k > experts || shard_bytes < 1 ||
-	    gen_format_parse(dense, &model->dense_format) < 0 ||
+	    heads > hidden || top_k > experts || shard_bytes < 1 || gen_format_parse(dense, &model->dense_format) < 0 ||
 	    gen_popularity_parse(popularity, &model->popularity) < 0)
 		return -EBADMSG;
 	model->family = "olmoe";

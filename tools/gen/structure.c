@@ -8,22 +8,22 @@
 #include <string.h>
 
 #define ROPE_THETA 10000.0
-#define QUIET 0.02f              /* relative size of weights outside the structure: small, but every byte matters */
-#define WINDOW_MAX 512           /* distances over which a window's weight is summed */
+#define QUIET 0.02f    /* relative size of weights outside the structure: small, but every byte matters */
+#define WINDOW_MAX 512 /* distances over which a window's weight is summed */
 #define TOPICS_MAX 16u
 #define TOPIC_TOKENS_MIN 128u
-#define COMMON_SHARE 8u          /* one token in so many has no topic */
-#define TOPIC_GAIN 2.0f          /* of the mean topic vector, which is short while a prompt mixes topics */
-#define ACTIVATION 0.6f          /* standard deviation of silu(x) * y for normal x, y */
+#define COMMON_SHARE 8u /* one token in so many has no topic */
+#define TOPIC_GAIN 2.0f /* of the mean topic vector, which is short while a prompt mixes topics */
+#define ACTIVATION 0.6f /* standard deviation of silu(x) * y for normal x, y */
 
 /* Output matrix, in units of the random part's standard deviation. */
 #define OUT_TOKEN 0.5f
 #define OUT_RECENT 0.5f
 #define OUT_NOISE 0.7f
-#define OUT_COMMON 1.2f          /* towards tokens without topic */
-#define OUT_TOPIC 4.0f           /* towards tokens of the topics so far */
-#define OUT_REPEAT 3.5f          /* away from recent tokens */
-#define OUT_POPULAR 0.3f         /* some tokens are frequent */
+#define OUT_COMMON 1.2f  /* towards tokens without topic */
+#define OUT_TOPIC 4.0f   /* towards tokens of the topics so far */
+#define OUT_REPEAT 3.5f  /* away from recent tokens */
+#define OUT_POPULAR 0.3f /* some tokens are frequent */
 
 static const struct gen_blend blends[] = {
 	[GEN_UNIFORM] = {.popular = 0, .topic = 0.05f, .recent = 0.5f, .token = 1.3f, .noise = 0.1f},
@@ -33,12 +33,12 @@ static const struct gen_blend blends[] = {
 
 /* ---- windows of layer 0 ---- */
 
-struct window {                           /* a peak at distance 0, made of rotary cosines */
-	double fastest, slowest;          /* radians a token of the pairs it uses */
+struct window {                  /* a peak at distance 0, made of rotary cosines */
+	double fastest, slowest; /* radians a token of the pairs it uses */
 	float sharpness;
 };
 
-static const struct window recent_window = {.fastest = 0.6, .slowest = 0.02, .sharpness = 12};  /* 3 tokens */
+static const struct window recent_window = {.fastest = 0.6, .slowest = 0.02, .sharpness = 12}; /* 3 tokens */
 static const struct window noise_window = {.fastest = 0.15, .slowest = 0.01, .sharpness = 10}; /* 12 tokens */
 
 static int has(const struct gen_group *group, uint32_t channel)
@@ -157,7 +157,8 @@ void gen_structure_open(struct gen_structure *structure, const struct gen_model 
 	divide_channels(structure);
 	structure->topics = count_topics(structure);
 	structure->rms = sqrtf((structure->constant * structure->constant + (float)structure->token.count +
-				(float)structure->topic_of_token.count) / (float)model->hidden);
+				(float)structure->topic_of_token.count) /
+			       (float)model->hidden);
 	structure->recent_gain = window_gain(structure, &recent_window);
 	structure->noise_gain = window_gain(structure, &noise_window);
 	power = routing_power(model, total_deviation(&structure->blend));
@@ -172,7 +173,7 @@ float gen_structure_into(const struct gen_structure *structure)
 float gen_structure_out_of(const struct gen_structure *structure, uint32_t channel)
 {
 	return has(&structure->noise, channel) || structure->noise.count == 0 ? structure->down_scale
-									       : QUIET * structure->down_scale;
+									      : QUIET * structure->down_scale;
 }
 
 /* ---- rows ---- */
@@ -273,7 +274,8 @@ static void fill_router(const struct gen_structure *structure, uint64_t key, uin
 
 	row[0] += blend->popular / structure->constant * gen_quantile[gen_quantile_index(key, first)];
 	add_normal(key, first + structure->token.first, &structure->token, share(&structure->token, blend->token), row);
-	add_normal(key, first + structure->recent.first, &structure->recent, share(&structure->recent, blend->recent), row);
+	add_normal(key, first + structure->recent.first, &structure->recent, share(&structure->recent, blend->recent),
+		   row);
 	add_normal(key, first + structure->topic.first, &structure->topic, share(&structure->topic, blend->topic), row);
 	add_normal(key, first + structure->noise.first, &structure->noise, share(&structure->noise, blend->noise), row);
 }
@@ -287,8 +289,8 @@ static void fill_constant_projection(const struct gen_structure *structure, uint
 }
 
 /* Layer 0's norm of queries and keys: how much each rotary pair counts in each head. */
-static void fill_window(const struct gen_structure *structure, const struct window *window, const struct gen_group *group,
-			float *row)
+static void fill_window(const struct gen_structure *structure, const struct window *window,
+			const struct gen_group *group, float *row)
 {
 	struct gen_group pairs = window_pairs(structure, window);
 	float weight = sqrtf(window->sharpness * sqrtf((float)structure->head) / (float)pairs.count);
@@ -320,8 +322,8 @@ static void fill_first_values(const struct gen_structure *structure, uint64_t ke
 	if (has(&structure->recent, channel))
 		row[structure->token.first + i % structure->token.count] += structure->rms;
 	else if (has(&structure->topic, channel) && structure->topic_of_token.count > 0)
-		row[structure->topic_of_token.first + (channel - structure->topic.first) % structure->topic_of_token.count] +=
-			structure->rms;
+		row[structure->topic_of_token.first +
+		    (channel - structure->topic.first) % structure->topic_of_token.count] += structure->rms;
 	else if (has(&structure->noise, channel))
 		add_normal(key, first, &structure->token, share(&structure->token, structure->rms), row);
 }
@@ -390,8 +392,8 @@ static void fill_layer_row(const struct gen_structure *structure, const struct g
 	}
 }
 
-void gen_structure_row(const struct gen_structure *structure, const struct gen_tensor *tensor, uint64_t key, uint32_t row,
-		       float *to)
+void gen_structure_row(const struct gen_structure *structure, const struct gen_tensor *tensor, uint64_t key,
+		       uint32_t row, float *to)
 {
 	uint32_t hidden = structure->model->hidden;
 

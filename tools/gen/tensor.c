@@ -59,7 +59,8 @@ const char *gen_tensor_name(const struct gen_tensor *tensor, char text[GEN_NAME_
 
 static void add(struct list *list, struct gen_tensor tensor, enum gen_format format)
 {
-	static const char *const dtypes[] = {[GEN_INT8_ROW] = "I8", [GEN_BF16] = "BF16", [GEN_F16] = "F16", [GEN_F32] = "F32"};
+	static const char *const dtypes[] = {
+		[GEN_INT8_ROW] = "I8", [GEN_BF16] = "BF16", [GEN_F16] = "F16", [GEN_F32] = "F32"};
 	static const uint8_t sizes[] = {[GEN_INT8_ROW] = 1, [GEN_BF16] = 2, [GEN_F16] = 2, [GEN_F32] = 4};
 
 	tensor.dtype = dtypes[format];
