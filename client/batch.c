@@ -312,19 +312,24 @@ int cnre_batch_wait(struct cnre_batch *batch, uint32_t index, int64_t timeout_ns
  * sleep on; *ret_count 0: nothing is left.
  */
 static int find_ended(struct cnre_batch *batch, int gone, struct cnre_wait_word *words, uint32_t *ret_count,
-		      uint32_t *ret_index, int *ret_status)
+		      uint32_t *ret_index, int *ret_status, int *ret_unasked)
 {
 	*ret_count = 0;
+	*ret_unasked = 0;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct cnre_access *access = &batch->access[i];
 		const struct cnre_entry *entry = &batch->client->entry[access->object];
 		uint32_t word;
-		int r;
+		int was_seen, r;
 
 		if (is_claimed(access))
 			continue;
 		word = cnre_ledger_load_state(entry);
+		was_seen = cnre_access_is_seen(access);
 		r = cnre_access_judge(access, word);
+		/* It was EVICTING at the first look and went: nobody has been asked for it yet. */
+		if (!was_seen && cnre_access_is_seen(access))
+			*ret_unasked = 1;
 		if (r == 0 && gone < 0)
 			r = gone;
 		if (r != 0 && claim(access)) {
@@ -350,8 +355,12 @@ static int wait_next(struct cnre_batch *batch, int64_t deadline_ns, uint32_t *re
 
 	for (;;) {
 		int64_t left_ns, slice_ns;
+		int unasked;
+		int found = find_ended(batch, gone, words, &count, ret_index, ret_status, &unasked);
 
-		if (find_ended(batch, gone, words, &count, ret_index, ret_status))
+		if (unasked)
+			cnre_batch_post(batch);
+		if (found)
 			return 1;
 		left_ns = cnre_clock_left_ns(deadline_ns);
 		if (count == 0)

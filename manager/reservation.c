@@ -51,7 +51,7 @@ static uint32_t free_slabs(const struct manager *manager, const struct pool_stat
 /* When every object of every model has room, nobody ever waits for a slab and any reservation is safe. */
 static int everything_fits(const struct manager *manager, const struct pool_status *status)
 {
-	return status->budget_bytes >= manager->slab_bytes_total && status->backed_bytes >= manager->slab_bytes_total;
+	return status->windows >= manager->owner_count; /* windows, not bytes: the ends of segments hold nothing */
 }
 
 static uint32_t elastic_share(const struct served_model *model, uint32_t free)

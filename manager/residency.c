@@ -461,6 +461,25 @@ static int begin_load(struct manager *manager, uint32_t owner, uint32_t starter,
 
 /* ---- requests ---- */
 
+/* Takes the queued demands of a client out that nobody holds a lease for any more (R7); how many. */
+static uint32_t drop_unleased(struct manager *manager, uint32_t slot)
+{
+	struct queue *queue = manager->residency->queue;
+	uint32_t owner = queue_next_demand(queue, slot, QUEUE_NONE), dropped = 0;
+
+	while (owner != QUEUE_NONE) {
+		uint32_t next = queue_next_demand(queue, slot, owner);
+
+		if (!is_leased(manager, owner)) {
+			queue_remove(queue, owner);
+			dropped++;
+		}
+		owner = next;
+	}
+	cnre_counter_add(&manager->counters->loads_dropped, dropped);
+	return dropped;
+}
+
 int residency_request(struct manager *manager, struct session *session, uint32_t owner, enum residency_kind kind)
 {
 	const struct queue_client client = {
@@ -471,10 +490,13 @@ int residency_request(struct manager *manager, struct session *session, uint32_t
 
 	if (cnre_word_state(word_of(entry)) != CNRE_STATE_ABSENT)
 		return 1; /* resident, or on its way: the asker sleeps on the word and joins */
-	if (kind == RESIDENCY_DEMAND)
+	if (kind == RESIDENCY_DEMAND) {
 		accepted = queue_push_demand(residency->queue, &client, owner);
-	else if (queue_prefetch_count(residency->queue) >= RESIDENCY_PREFETCH_QUEUE_MAX ||
-		 !queue_push_prefetch(residency->queue, session->slot, owner))
+		/* What the client gave up waiting for may still fill its list, while a drive hangs: an honest demand has room. */
+		if (!accepted && drop_unleased(manager, session->slot) > 0)
+			accepted = queue_push_demand(residency->queue, &client, owner);
+	} else if (queue_prefetch_count(residency->queue) >= RESIDENCY_PREFETCH_QUEUE_MAX ||
+		   !queue_push_prefetch(residency->queue, session->slot, owner))
 		cnre_counter_add(&manager->counters->prefetches_dropped, 1);
 	cnre_counter_set(&manager->counters->loads_queued, queue_count(residency->queue));
 	return accepted;

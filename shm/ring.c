@@ -70,8 +70,8 @@ int cnre_ring_post(struct cnre_channel *channel, const struct cnre_request *requ
 
 void cnre_ring_want_scan(struct cnre_channel *channel)
 {
-	/* [Q16] relaxed: ordered before the bell by [Q7]. */
-	atomic_store_explicit(&channel->want_scan, 1, memory_order_relaxed);
+	/* [Q16] release, pairs with [Q27]: the leases that the scan shall find are up. */
+	atomic_store_explicit(&channel->want_scan, 1, memory_order_release);
 }
 
 void cnre_ring_bell(struct cnre_channel *channel, const struct cnre_page *page)
@@ -177,6 +177,6 @@ int cnre_ring_is_pending(struct cnre_channel *channel, uint32_t head)
 
 int cnre_ring_take_want_scan(struct cnre_channel *channel)
 {
-	/* [Q27] relaxed: a flag; the ledger that it points at is scanned seq_cst. */
-	return atomic_exchange_explicit(&channel->want_scan, 0, memory_order_relaxed) != 0;
+	/* [Q27] acquire, pairs with [Q16]: without it the flag could be cleared by a scan that still misses the lease. */
+	return atomic_exchange_explicit(&channel->want_scan, 0, memory_order_acquire) != 0;
 }

@@ -10,6 +10,7 @@
  *   [Q2] release store SUBMITTED (client)  -> [Q5] acquire load state (manager)                contents of the slot
  *   [Q3] release store cell (client)       -> [Q4] acquire load cell (manager)                 index after SUBMITTED
  *   [Q15] release add tail (client)        -> [Q24] acquire load tail (manager)                SUBMITTED before the tail
+ *   [Q16] release store want_scan (client) -> [Q27] acquire exchange (manager)               leases of the wants
  *   [Q7] seq_cst fence (client)           <-> [B2] seq_cst fence (manager, manager/bell.c)     no lost bell
  */
 #ifndef CNRE_SHM_RING_H
