@@ -3,6 +3,7 @@
 # make check-asan   tests under ASan, UBSan and LSan         make check-tsan    tests/stress under TSan
 # make check-header cnre.h as C11 and C++11, every header alone          make check-install DESTDIR tree and a consumer
 # make lint         layers, atomics, names, README, man pages            make fuzz [FUZZ_SECONDS=60] [F=fuzz_safetensors]
+# make soak [T=60 SOAK='--kill-clients 100']  honest clients, disturbed       make crash [P=point]  death at every step
 # make bench [B=hitpath]  numbers, never pass or fail        make setup         Debian packages that check needs
 # make install | uninstall [DESTDIR= prefix= libdir= …]      make dist | clean | help
 # V=1 shows commands, WERROR=1 makes warnings errors, BUILD=DIR builds elsewhere
@@ -40,23 +41,25 @@ say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2);)
 # objects. The sub-make names its BUILD on its own command line, which wins over the inherited one.
 asan_build := build/asan
 tsan_build := build/tsan
+crash_build := build/crash
 fuzz_build := build/fuzz
 asan_flags := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 tsan_flags := -O1 -g -fsanitize=thread
+crash_flags := -O1 -g -DCNRE_CRASH_POINTS
 fuzz_flags := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wvla -MMD -MP -DCNRE_VERSION='"$(VERSION)"'
 
 # ---- sources, by folder ----
-base_sources := check.c size.c log.c message.c file.c fingerprint.c
+base_sources := check.c crash.c size.c log.c message.c file.c fingerprint.c
 shm_sources := futex.c ring.c access_log.c segment.c wire.c counters.c
 policy_sources := policy.c lru.c
 model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
 	directory.c residency.c queue.c session.c channel.c conversation.c control.c report.c match.c reservation.c peer.c \
-	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c digest.c scrub.c state.c notify.c path.c check.c measure.c serve.c
-client_sources := attach.c options.c endpoint.c session.c connection.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
+	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c serve.c
+client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c stats.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
 	set.c reset.c
@@ -171,6 +174,26 @@ $(out)/fuzz/%: $(out)/obj/tests/fuzz/%.o $(every_archive)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(filter-out -lcriterion,$(test_libs))
 
+# ---- nothing is lost: a soak of a real manager, and death at every crash point (base/crash.h) ----
+soak_objects := $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/soak/*.c))
+crash_objects := $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/crash/*.c))
+$(out)/soak: $(soak_objects)
+$(out)/crash-points: $(crash_objects)
+$(out)/soak $(out)/crash-points: $(support) $(call archives,client shm base)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lcrypto
+
+soak: all $(out)/soak
+	CNRE_BUILD=$(out) $(out)/soak --seconds $(or $(T),60) --json $(out)/soak.json $(SOAK)
+
+# Every point that the sources name, so that none is forgotten; the variant of the build knows them, no other does.
+$(out)/crash-points.list: FORCE
+	@mkdir -p $(@D); grep -roE --include='*.[ch]' 'CNRE_CRASH_POINT\("[a-z0-9-]+"\)' base shm client manager | \
+		sed -E 's/^([^:]*):CNRE_CRASH_POINT\("(.*)"\)/\2 \1/' | sort >$@
+crash-programs: all $(out)/crash-points $(out)/crash-points.list
+crash:
+	+$(Q)$(MAKE) --no-print-directory BUILD=$(crash_build) CFLAGS='$(crash_flags)' crash-programs
+	CNRE_BUILD=$(crash_build) $(crash_build)/crash-points $(crash_build)/crash-points.list $(P)
+
 stress: $(stress_programs)
 fuzzers: $(fuzz_programs)
 build-asan:
@@ -252,13 +275,18 @@ install: all client/cnre.pc.in
 	$(Q)$(INSTALL) -m 0644 client/cnre/cnre.h $(call at,$(includedir))/cnre/
 	$(Q)$(substitute) client/cnre.pc.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(pkgconfigdir)/cnre.pc)
 	$(Q)$(foreach m,$(man_pages) $(out)/cnre-counters.7,$(INSTALL) -m 0644 $(m) $(call at,$(call man_page_at,$(m))) &&) true
-	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md systemd/managerd.conf $(call at,$(docdir))/
+	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md systemd/managerd.conf systemd/hugepages.conf $(call at,$(docdir))/
 	$(Q)$(if $(have_systemd),$(MAKE) --no-print-directory install-units,echo 'no units installed: systemd not found by pkg-config (WITH_SYSTEMD=yes installs them anyway)')
 
-install-units: systemd/cnre-managerd.service.in systemd/cnre-managerd.socket.in
+# Units are written once and installed twice: for the one manager of most machines, and as templates for more.
+units := $(foreach kind,service socket,cnre-managerd.$(kind) cnre-managerd@.$(kind))
+single := -e 's|@unit@|cnre-managerd|g' -e 's|@name@|managerd|g' -e 's|@state@|cnre|g'
+template := -e 's|@unit@|cnre-managerd@%i|g' -e 's|@name@|%i|g' -e 's|@state@|cnre/%i|g'
+install-units: systemd/cnre-managerd.service.in systemd/cnre-managerd.socket.in systemd/cnre.slice
 	$(Q)$(INSTALL) -d -m 0755 $(call at,$(unitdir)) $(call at,$(sysusersdir)) $(call at,$(tmpfilesdir))
-	$(Q)for unit in cnre-managerd.service cnre-managerd.socket; do \
-		$(substitute) systemd/$$unit.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(unitdir))/$$unit || exit 1; done
+	$(Q)$(foreach u,$(units),$(substitute) $(if $(findstring @,$(u)),$(template),$(single)) systemd/$(subst @,,$(u)).in | \
+		$(INSTALL) -m 0644 /dev/stdin $(call at,$(unitdir))/$(u) &&) true
+	$(Q)$(INSTALL) -m 0644 systemd/cnre.slice $(call at,$(unitdir))/
 	$(Q)$(INSTALL) -m 0644 systemd/cnre.sysusers $(call at,$(sysusersdir))/cnre.conf
 	$(Q)$(INSTALL) -m 0644 systemd/cnre.tmpfiles $(call at,$(tmpfilesdir))/cnre.conf
 
@@ -266,8 +294,8 @@ uninstall:
 	rm -f $(call at,$(sbindir))/cnre-managerd $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out %/cnre-managerd,$(programs)))) \
 		$(addprefix $(call at,$(libdir))/,$(notdir $(library)) libcnre.so.$(SOVERSION) libcnre.so) \
 		$(call at,$(includedir))/cnre/cnre.h $(call at,$(pkgconfigdir))/cnre.pc $(addprefix $(DESTDIR),$(installed_man)) \
-		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md managerd.conf) \
-		$(addprefix $(call at,$(unitdir))/,cnre-managerd.service cnre-managerd.socket) \
+		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md managerd.conf hugepages.conf) \
+		$(addprefix $(call at,$(unitdir))/,$(units) cnre.slice) \
 		$(call at,$(sysusersdir))/cnre.conf $(call at,$(tmpfilesdir))/cnre.conf
 	-rmdir $(call at,$(includedir))/cnre $(call at,$(docdir)) 2>/dev/null
 
@@ -279,13 +307,13 @@ dist:
 	@echo $(out)/$(dist_name).tar.gz
 
 clean:
-	rm -rf $(out) $(asan_build) $(tsan_build) $(fuzz_build)
+	rm -rf $(out) $(asan_build) $(tsan_build) $(crash_build) $(fuzz_build)
 
 help:
 	@sed -n '/^# make/,/^VERSION/s/^# //p' Makefile
 
 .SECONDARY:
-.PHONY: all clean check-one bench-loader-bin tests stress fuzzers build-asan build-tsan build-fuzz check check-asan check-tsan check-header \
+.PHONY: all clean check-one bench-loader-bin tests stress fuzzers build-asan build-tsan build-fuzz soak crash crash-programs check check-asan check-tsan check-header \
 	check-install lint fuzz bench demo setup setup-build setup-demo install install-units uninstall dist help FORCE
 FORCE:
 -include $(shell find $(out)/obj -name '*.d' 2>/dev/null)

@@ -68,7 +68,7 @@ static void take_request(struct session *session, const struct cnre_request *req
 }
 
 /* No slot was free when the client wanted one: its leases say what it waits for (R7). */
-static void scan_wants(struct session *session)
+void channel_scan_wants(struct session *session)
 {
 	for (uint32_t i = 0; i < session->model->catalog->object_count; i++)
 		if (CNRE_LEDGER_LEASES(cnre_ledger_scan(&session->ledger->word[i])) > 0 &&
@@ -87,7 +87,7 @@ static int serve(struct session *session)
 		taken++;
 	}
 	if (cnre_ring_take_want_scan(session->channel)) {
-		scan_wants(session);
+		channel_scan_wants(session);
 		taken++;
 	}
 	return taken > 0;

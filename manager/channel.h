@@ -11,6 +11,10 @@
 /* One turn over all clients. 1 if something was there, and more may be. */
 int channel_serve_all(struct manager *manager);
 
+/* Asks for everything that a client holds leases of and that is not there. */
+struct session;
+void channel_scan_wants(struct session *session);
+
 /* Whether any client has posted what was not taken yet (the last look before sleeping). */
 int channel_any_pending(struct manager *manager);
 

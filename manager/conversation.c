@@ -7,6 +7,7 @@
 #include "manager/conversation.h"
 
 #include "manager/control.h"
+#include "manager/persist.h"
 #include "manager/pool.h"
 #include "manager/session.h"
 
@@ -24,6 +25,7 @@ static void hang_up(struct session *session)
 		return;
 	}
 	loop_remove(session->manager->loop, &session->socket);
+	persist_forget_socket(session->manager, session);
 	(void)close(session->socket.fd);
 	session->socket.fd = session->peer.socket = -1;
 }

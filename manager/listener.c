@@ -8,6 +8,7 @@
 #include "manager/control.h"
 #include "manager/session.h"
 #include "manager/socket_path.h"
+#include "manager/store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -288,6 +289,29 @@ int64_t listener_deadline_ns(const struct manager *manager)
 
 /* ---- life ---- */
 
+/* The former manager's socket, a socket unit's, or a new one. */
+static int find_socket(struct manager *manager, struct listener *listener, const struct listener_setup *setup,
+		       char *message)
+{
+	int lock_fd = store_take(manager->store, "lock");
+	int listen_fd = store_take(manager->store, "listen");
+
+	if (listen_fd < 0)
+		listen_fd = store_take_listener(manager->store);
+	if (listen_fd < 0 && lock_fd >= 0)
+		(void)close(lock_fd); /* a lock without its socket: it is taken anew */
+	if (listen_fd < 0)
+		return socket_path_open(&listener->socket, setup->path, setup->mode, setup->group, message);
+	socket_path_adopt(&listener->socket, setup->path, listen_fd, lock_fd < 0 ? -1 : lock_fd);
+	return 0;
+}
+
+void listener_descriptors(const struct manager *manager, int *ret_listen, int *ret_lock)
+{
+	*ret_listen = manager->listener->socket.fd;
+	*ret_lock = manager->listener->socket.lock_fd;
+}
+
 int listener_open(struct manager *manager, const struct listener_setup *setup, char message[256])
 {
 	struct listener *listener = calloc(1, sizeof *listener);
@@ -297,7 +321,7 @@ int listener_open(struct manager *manager, const struct listener_setup *setup, c
 		(void)snprintf(message, 256, "out of memory");
 		return -ENOMEM;
 	}
-	r = socket_path_open(&listener->socket, setup->path, setup->mode, setup->group, message);
+	r = find_socket(manager, listener, setup, message);
 	if (r < 0)
 		goto drop;
 	listener->manager = manager;

@@ -29,6 +29,9 @@ struct listener_setup {
 int listener_open(struct manager *manager, const struct listener_setup *setup, char message[256]);
 void listener_close(struct manager *manager); /* unlinks the path if it is still ours */
 
+/* The listening socket, and the lock file (-1: none), to store. */
+void listener_descriptors(const struct manager *manager, int *ret_listen, int *ret_lock);
+
 const char *listener_path(const struct manager *manager);
 
 /* Time-outs, the path check and the idle exit. Call once per turn; sets manager->stopping when it is time to leave. */

@@ -608,3 +608,8 @@ void loader_get_status(const struct loader *loader, struct loader_status *ret_st
 	ret_status->files_open = counts.open;
 	ret_status->drives = loader->drive_count;
 }
+
+int loader_hold(struct loader *loader, int fd)
+{
+	return loader->backend->calls->hold(loader->backend, fd);
+}

@@ -127,6 +127,13 @@ struct io_uring *loader_ring(struct loader *loader); /* NULL with the pool */
 void loader_set_foreign(struct loader *loader, void (*foreign)(void *context, uint64_t user_data, int result),
 			void *context);
 
+/*
+ * A descriptor that must not close before every read of this loader has landed: the write end of the fence (R20). It is
+ * registered with the ring, which lets it go only when its last read is over, even if the process was killed. The pool's
+ * threads need no more than the process's own copy. 0, or -ENOTSUP: no registered files, so no fence.
+ */
+int loader_hold(struct loader *loader, int fd);
+
 void loader_get_status(const struct loader *loader, struct loader_status *ret_status);
 
 #endif

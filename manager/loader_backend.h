@@ -71,6 +71,7 @@ struct loader_backend_calls {
 	/* 0, or 1: not registered. */
 	int (*add_memory)(struct loader_backend *backend, void *base, uint64_t bytes, uint32_t segment);
 	void (*remove_memory)(struct loader_backend *backend, uint32_t segment);
+	int (*hold)(struct loader_backend *backend, int fd); /* see loader_hold */
 	void (*slot_changed)(struct loader_backend *backend, uint32_t slot, int fd);
 	int (*event_fd)(struct loader_backend *backend); /* or -errno */
 	void (*close)(struct loader_backend *backend); /* nothing may be in flight */

@@ -203,6 +203,14 @@ static void remove_memory(struct loader_backend *backend, uint32_t segment)
 	(void)segment;
 }
 
+/* A thread in pread keeps the process, and so its descriptors, until the read has landed. */
+static int hold(struct loader_backend *backend, int fd)
+{
+	(void)backend;
+	(void)fd;
+	return 0;
+}
+
 static void slot_changed(struct loader_backend *backend, uint32_t slot, int fd)
 {
 	(void)backend;
@@ -256,6 +264,7 @@ static const struct loader_backend_calls calls = {
 	.add_drive = add_drive,
 	.add_memory = add_memory,
 	.remove_memory = remove_memory,
+	.hold = hold,
 	.slot_changed = slot_changed,
 	.event_fd = event_fd,
 	.close = close_pool,

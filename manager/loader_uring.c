@@ -41,6 +41,7 @@ struct uring {
 	uint32_t region_count;
 	int has_buffer_table;
 	uint8_t *slot_is_registered; /* NULL: descriptors are not */
+	uint32_t held_slot;          /* behind those of the files: for loader_hold */
 	int event_fd;                /* -1: nobody asked */
 };
 
@@ -122,6 +123,18 @@ static void remove_memory(struct loader_backend *backend, uint32_t segment)
 		(void)io_uring_register_buffers_update_tag(&uring->ring, segment, &nothing, &tag, 1);
 		return;
 	}
+}
+
+/* The ring's table keeps the file open until the ring is gone, which is after its last read (R20). */
+static int hold(struct loader_backend *backend, int fd)
+{
+	struct uring *uring = uring_of(backend);
+	int r;
+
+	if (uring->slot_is_registered == NULL)
+		return -ENOTSUP;
+	r = io_uring_register_files_update(&uring->ring, uring->held_slot, &fd, 1);
+	return r < 0 ? r : 0;
 }
 
 static void slot_changed(struct loader_backend *backend, uint32_t slot, int fd)
@@ -307,6 +320,7 @@ static const struct loader_backend_calls calls = {
 	.add_drive = add_drive,
 	.add_memory = add_memory,
 	.remove_memory = remove_memory,
+	.hold = hold,
 	.slot_changed = slot_changed,
 	.event_fd = event_fd,
 	.close = close_uring,
@@ -404,7 +418,8 @@ static void register_tables(struct uring *uring, uint32_t slots)
 	if (r < 0)
 		loader_note(status, "registered buffers refused: %s", strerrorname_np(-r));
 	uring->slot_is_registered = calloc(slots, sizeof(*uring->slot_is_registered));
-	r = uring->slot_is_registered == NULL ? -ENOMEM : io_uring_register_files_sparse(&uring->ring, slots);
+	r = uring->slot_is_registered == NULL ? -ENOMEM : io_uring_register_files_sparse(&uring->ring, slots + 1);
+	uring->held_slot = slots;
 	status->registered_files = r == 0;
 	if (r == 0)
 		return;

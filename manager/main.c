@@ -3,13 +3,15 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/adopt.h"
 #include "manager/budget.h"
 #include "manager/check.h"
-#include "manager/notify.h"
+#include "manager/keeper.h"
 #include "manager/path.h"
 #include "manager/pool.h"
 #include "manager/serve.h"
 #include "manager/settings.h"
+#include "manager/store.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -105,6 +107,7 @@ static int decide_budget(const struct settings *settings, char *message)
 		.private_bytes = settings->private_bytes,
 		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,
 				 settings->hugepages <= SETTINGS_HUGEPAGES_1G},
+		.held_bytes = adopt_pool_bytes(&manager),
 	};
 	static struct budget_inputs inputs; /* large */
 	int r = budget_read_inputs("/", &inputs, message, SERVE_MESSAGE_BYTES);
@@ -121,7 +124,9 @@ static void announce(const char *socket)
 
 	(void)snprintf(status, sizeof status, "READY=1\nSTATUS=serving %u model(s) from %s on %.100s\n",
 		       manager.model_count, cnre_size_format(manager.budget.bytes, size, sizeof size), socket);
-	(void)notify_send(status);
+	store_notify(manager.store, status);
+	if (manager.adopted)
+		return; /* said by the first incarnation, and whoever read it may be gone */
 	(void)printf("ready: %s\n", socket);
 	(void)fflush(stdout);
 }
@@ -163,6 +168,26 @@ static int run(const struct settings *settings)
 	return EXIT_DONE;
 }
 
+/* Without systemd, and unless told otherwise, this process becomes the keeper of a manager that it starts. */
+static int needs_keeper(const struct settings *settings)
+{
+	return settings->keeper == SETTINGS_KEEPER_AUTO && !settings->check && store_kind(manager.store) == STORE_NONE;
+}
+
+static int run_with_store(const struct settings *settings, char *argv[])
+{
+	int r = store_open(&manager.store);
+
+	if (r < 0) {
+		cnre_log(CNRE_LOG_ERROR, "cannot read the passed descriptors: %s", strerror(-r));
+		return EXIT_FAILED;
+	}
+	manager.argv = argv;
+	r = needs_keeper(settings) ? keeper_run(argv) : run(settings);
+	manager.store = store_close(manager.store);
+	return r;
+}
+
 int main(int argc, char *argv[])
 {
 	struct settings *settings;
@@ -171,6 +196,8 @@ int main(int argc, char *argv[])
 
 	(void)signal(SIGPIPE, SIG_IGN); /* a log that nobody reads any more is no reason to end */
 	cnre_log_open("cnre-managerd", CNRE_LOG_INFO);
+	if (keeper_run_for_manager(argv, &r))
+		return r;
 	r = settings_open(&settings, argc, argv, message, sizeof message);
 	if (r < 0) {
 		cnre_log(CNRE_LOG_ERROR, "%s", message);
@@ -185,7 +212,7 @@ int main(int argc, char *argv[])
 		(void)printf("cnre-managerd %s\n", CNRE_VERSION);
 		r = EXIT_DONE;
 	} else {
-		r = run(settings);
+		r = run_with_store(settings, argv);
 	}
 	settings_close(settings);
 	return r;

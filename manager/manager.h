@@ -8,6 +8,7 @@
 
 #include "manager/budget.h"
 #include "manager/measure.h"
+#include "manager/watchdog.h"
 #include "model/catalog.h"
 #include "shm/counters.h"
 #include "shm/segment.h"
@@ -17,6 +18,7 @@
 #define MANAGER_MODELS_MAX 16u
 
 struct bell;
+struct fences;
 struct digest_table;
 struct listener;
 struct loader;
@@ -26,6 +28,7 @@ struct residency;
 struct scrub;
 struct session_table;
 struct settings;
+struct store;
 struct worker;
 
 /* A checkpoint that is served: its catalog, and the two segments that clients map. */
@@ -58,12 +61,19 @@ struct manager {
 	struct worker *worker;
 	struct digest_table *digests;     /* NULL: nothing is verified */
 	int verifies_loads;               /* every load is hashed and compared */
+	int64_t read_timeout_ns;          /* a drive must answer in it; 0: it may take for ever */
 	struct scrub *scrub;              /* NULL: off */
 	struct bell *bell;
 	struct loop *loop;
 	struct listener *listener;
+	struct store *store;              /* where descriptors go that must outlive us */
+	struct fences *fences;            /* late reads of dead incarnations */
+	char *const *argv;                /* to start a keeper, or the next manager */
+	int adopted;                      /* this incarnation took over from another */
+	int is_adopting;                  /* what is told about now is stored already */
 	uint32_t clients_max;
 	struct measure measure;
+	struct watchdog watchdog;
 	int64_t started_ns;
 	int stopping;                     /* a signal or the idle exit asked for the end */
 };

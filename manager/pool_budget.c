@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Growing and shrinking the pool at run time by whole segments; see pool.h. */
+#include "base/crash.h"
 #include "manager/pool_private.h"
 
 #include <errno.h>
@@ -104,5 +105,6 @@ int pool_set_budget(struct pool *pool, uint64_t budget_bytes)
 	pool->budget_bytes = budget_bytes;
 	reopen_segments(pool);
 	pool_grow(pool, pool->guaranteed);
+	CNRE_CRASH_POINT("budget-grown");
 	return pool_trim(pool);
 }

@@ -3,6 +3,7 @@
 #include "manager/pool_private.h"
 
 #include "base/check.h"
+#include "base/crash.h"
 #include "base/size.h"
 
 #include <errno.h>
@@ -177,6 +178,7 @@ static int add_segment(struct pool *pool, uint64_t missing, enum cnre_backing *b
 	}
 	if (r < 0)
 		return r;
+	CNRE_CRASH_POINT("grow-made");
 	r = pool_enter_segment(pool, pool->segments_made, &memory);
 	if (r < 0)
 		cnre_segment_close(&memory);
@@ -214,9 +216,11 @@ void pool_remove_segment(struct pool *pool, uint32_t segment)
 	CNRE_CHECK(s->live && pool_guaranteed_in(pool, segment) == 0);
 	if (pool->setup.memory.removed != NULL)
 		pool->setup.memory.removed(pool->setup.memory.context, segment, &s->memory);
+	CNRE_CRASH_POINT("shrink-emptied");
 	extent_remove_segment(&pool->map, segment);
 	if (cnre_segment_punch(&s->memory) < 0)
 		pool_note(pool, "pool: the pages of segment %u go only when its last client unmaps it", segment);
+	CNRE_CRASH_POINT("shrink-punched");
 	pool->backed_bytes -= s->memory.bytes;
 	cnre_segment_close(&s->memory);
 	free(s->guaranteed);

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/fence.h"
 #include "manager/pool.h"
 #include "manager/session.h"
 #include "shm/ledger.h"
@@ -14,7 +15,7 @@
 
 uint32_t reservation_needed(const struct manager *manager)
 {
-	return manager->sessions->reserved_slabs + manager->loads_max;
+	return manager->sessions->reserved_slabs + manager->loads_max + fence_quarantined(manager);
 }
 
 uint32_t reservation_least(const struct manager *manager)

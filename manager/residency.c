@@ -4,8 +4,10 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "manager/digest.h"
+#include "manager/fence.h"
 #include "manager/loader.h"
 #include "manager/pool.h"
 #include "manager/queue.h"
@@ -100,6 +102,7 @@ static void settle(struct cnre_entry *entry, uint32_t generation, enum cnre_load
 {
 	/* [D2] release, pairs with [L2] in shm/ledger.h: READY carries the bytes of the slab, its place and the load's statistics. */
 	atomic_store_explicit(&entry->state, cnre_word_pack(generation, error, state), memory_order_release);
+	CNRE_CRASH_POINT("state-stored");
 	(void)cnre_futex_wake_all(&entry->state);
 }
 
@@ -110,6 +113,7 @@ static void mark_loading(struct cnre_entry *entry, uint64_t place, uint32_t star
 	atomic_store_explicit(&entry->starter, starter, memory_order_relaxed);
 	/* [D4] relaxed: as [D3]; a reader uses a place only after it saw READY under its own lease. */
 	atomic_store_explicit(&entry->place, place, memory_order_relaxed);
+	CNRE_CRASH_POINT("load-placed");
 	/* [D5] release, pairs with [L2] in shm/ledger.h: after a restart LOADING implies a valid place. */
 	atomic_store_explicit(&entry->state,
 			      cnre_word_pack(cnre_word_generation(word_of(entry)), CNRE_LOAD_OK, CNRE_STATE_LOADING),
@@ -189,17 +193,20 @@ int residency_evict(void *context, uint32_t owner)
 	if (cnre_word_state(word) != CNRE_STATE_READY || is_pinned(manager, owner) || is_leased(manager, owner))
 		return -EBUSY;
 	cnre_ledger_store_evicting(entry, cnre_word_pack(generation, CNRE_LOAD_OK, CNRE_STATE_EVICTING));
+	CNRE_CRASH_POINT("evict-evicting");
 	if (is_leased(manager, owner)) {
 		settle(entry, generation, CNRE_LOAD_OK, CNRE_STATE_READY);
 		cnre_counter_add(&manager->counters->evictions_refused, 1);
 		return -EBUSY;
 	}
 	settle(entry, generation + 1, CNRE_LOAD_OK, CNRE_STATE_ABSENT);
+	CNRE_CRASH_POINT("evict-absent");
 	policy_remove(manager->residency->policy, owner);
 	manager->residency->prefetched[owner] = 0;
 	discharge(manager, owner);
 	count_resident(manager, owner, -1);
 	pool_give(manager->pool, place_of(entry));
+	CNRE_CRASH_POINT("evict-given");
 	cnre_counter_add(&manager->counters->evictions, 1);
 	cnre_counter_add(&manager->counters->bytes_evicted, slab_bytes_of(manager, owner));
 	return 0;
@@ -209,6 +216,8 @@ int residency_is_busy(void *context, uint32_t owner)
 {
 	struct manager *manager = context;
 
+	if (owner == FENCE_OWNER)
+		return 1; /* late reads may land in it */
 	return cnre_word_state(word_of(entry_of(manager, owner))) != CNRE_STATE_READY || is_pinned(manager, owner) ||
 	       is_leased(manager, owner);
 }
@@ -293,7 +302,9 @@ static void publish(struct load *load)
 	cnre_counter_add(&manager->counters->bytes_loaded, slab_bytes_of(manager, load->owner));
 	cnre_counter_add(&manager->counters->service_ns, (uint64_t)(load->read.completed_ns - load->read.submitted_ns));
 	note_attempt(entry, &load->read);
+	CNRE_CRASH_POINT("publish-counted");
 	settle(entry, cnre_word_generation(word_of(entry)), CNRE_LOAD_OK, CNRE_STATE_READY);
+	CNRE_CRASH_POINT("publish-ready");
 	load_free(load);
 }
 
@@ -357,6 +368,7 @@ static void fail(struct load *load, int status)
 	manager->residency->prefetched[load->owner] = 0;
 	discharge(manager, load->owner);
 	settle(entry, cnre_word_generation(word_of(entry)) + 1, error_class(status), CNRE_STATE_ABSENT);
+	CNRE_CRASH_POINT("fail-absent");
 	pool_give(manager->pool, load->place);
 	load_free(load);
 }
@@ -394,6 +406,7 @@ static void read_done(struct loader_read *read, int status)
 {
 	struct load *load = (struct load *)read;
 
+	CNRE_CRASH_POINT("load-arrived");
 	cnre_counter_add(&load->manager->counters->bytes_read, read->bytes_read);
 	cnre_counter_add(&load->manager->counters->read_retries, read->retries);
 	if (status == -ECANCELED && load->manager->stopping) {
@@ -439,6 +452,7 @@ static int begin_load(struct manager *manager, uint32_t owner, uint32_t starter,
 
 	if (r < 0)
 		return r;
+	CNRE_CRASH_POINT("load-slab-taken");
 	residency->free_load = load->next_free;
 	residency->loads_active++;
 	residency->prefetches_active += (uint32_t)is_prefetch;
@@ -455,7 +469,9 @@ static int begin_load(struct manager *manager, uint32_t owner, uint32_t starter,
 	residency->prefetched[owner] = (unsigned char)is_prefetch;
 	if (is_prefetch)
 		cnre_counter_add(&manager->counters->prefetches_issued, 1);
+	CNRE_CRASH_POINT("load-loading");
 	loader_submit(manager->loader, &load->read);
+	CNRE_CRASH_POINT("load-submitted");
 	return 0;
 }
 
@@ -765,6 +781,77 @@ const char *residency_policy_name(const struct manager *manager)
 	return policy_name(manager->residency->policy);
 }
 
+/* ---- adoption ---- */
+
+static int adopt_resident(struct manager *manager, uint32_t owner)
+{
+	int r = pool_claim(manager->pool, place_of(entry_of(manager, owner)), slab_bytes_of(manager, owner), owner);
+
+	if (r < 0)
+		return r;
+	charge(manager, owner);
+	policy_add(manager->residency->policy, owner);
+	count_resident(manager, owner, 1);
+	return 0;
+}
+
+/*
+ * R21: the slab is in quarantine, in the state segment, before its entry changes. Crash note: killed between the two,
+ * the entry is LOADING and its slab quarantined; the next adoption finds both and only changes the entry.
+ */
+static int adopt_loading(struct manager *manager, uint32_t owner)
+{
+	struct cnre_entry *entry = entry_of(manager, owner);
+	uint64_t place = place_of(entry), bytes = slab_bytes_of(manager, owner);
+	int r = 0;
+
+	if (!fence_has(manager, place)) {
+		r = pool_claim(manager->pool, place, bytes, FENCE_OWNER);
+		if (r == 0)
+			r = fence_quarantine(manager, place, bytes, manager->state->serving_epoch);
+	}
+	if (r == 0)
+		settle(entry, cnre_word_generation(word_of(entry)), CNRE_LOAD_OK, CNRE_STATE_ABSENT);
+	return r;
+}
+
+static int adopt_evicting(struct manager *manager, uint32_t owner)
+{
+	struct cnre_entry *entry = entry_of(manager, owner);
+	uint32_t generation = cnre_word_generation(word_of(entry));
+
+	if (!is_leased(manager, owner)) {
+		settle(entry, generation + 1, CNRE_LOAD_OK, CNRE_STATE_ABSENT);
+		cnre_counter_add(&manager->counters->evictions, 1);
+		cnre_counter_add(&manager->counters->bytes_evicted, slab_bytes_of(manager, owner));
+		return 0;
+	}
+	settle(entry, generation, CNRE_LOAD_OK, CNRE_STATE_READY);
+	return adopt_resident(manager, owner);
+}
+
+int residency_adopt(struct manager *manager)
+{
+	int r = 0;
+
+	for (uint32_t owner = 0; owner < manager->owner_count && r == 0; owner++) {
+		switch (cnre_word_state(word_of(entry_of(manager, owner)))) {
+		case CNRE_STATE_READY:
+			r = adopt_resident(manager, owner);
+			break;
+		case CNRE_STATE_LOADING:
+			r = adopt_loading(manager, owner);
+			break;
+		case CNRE_STATE_EVICTING:
+			r = adopt_evicting(manager, owner);
+			break;
+		default:
+			break;
+		}
+	}
+	return r;
+}
+
 /* ---- life ---- */
 
 static int create_policy(struct manager *manager, const char *name)
@@ -835,6 +922,11 @@ int residency_open(struct manager *manager, const char *name, uint32_t loads_max
 		goto fail;
 	cnre_counter_set(&manager->counters->budget_bytes, budget_bytes);
 	cnre_counter_set(&manager->page->budget_bytes, budget_bytes);
+	manager->state->budget_bytes = budget_bytes;
+	/* Levels that a former incarnation may have left; adoption counts them up again. */
+	cnre_counter_set(&manager->counters->resident_bytes, 0);
+	cnre_counter_set(&manager->counters->resident_objects, 0);
+	cnre_counter_set(&manager->counters->loads_in_flight, 0);
 	return 0;
 
 fail:

@@ -81,6 +81,13 @@ uint32_t residency_objects(const struct manager *manager, const struct served_mo
 uint32_t residency_queued(const struct manager *manager);
 const char *residency_policy_name(const struct manager *manager);
 
+/*
+ * After a restart: takes over every object as the dead manager left it. READY keeps its slab; LOADING goes to quarantine
+ * and is ABSENT again, with the same generation; EVICTING is decided by the ledgers. The sessions are in the scan list.
+ * 0, -EBADMSG (two owners of one slab: R21b), -ENOSPC (no room for one more quarantine) or -ENOMEM.
+ */
+int residency_adopt(struct manager *manager);
+
 /* Answers for the pool (struct pool_tenants). */
 int residency_is_busy(void *manager, uint32_t owner);
 int residency_evict(void *manager, uint32_t owner);

@@ -6,17 +6,22 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/adopt.h"
 #include "manager/bell.h"
 #include "manager/channel.h"
 #include "manager/digest.h"
 #include "manager/directory.h"
+#include "manager/fence.h"
+#include "manager/guard.h"
 #include "manager/measure.h"
-#include "manager/notify.h"
+#include "manager/persist.h"
 #include "manager/pool.h"
 #include "manager/reservation.h"
 #include "manager/residency.h"
 #include "manager/scrub.h"
 #include "manager/session.h"
+#include "manager/state.h"
+#include "manager/store.h"
 #include "manager/worker.h"
 
 #include <errno.h>
@@ -119,6 +124,19 @@ static void count_pool_bytes(struct manager *manager, uint64_t bytes)
 	cnre_counter_set(&manager->page->pool_bytes, bytes);
 }
 
+/* The page says how many were made; a number that was used must not come again (R18). */
+static uint32_t segments_made(const struct manager *manager)
+{
+	/* [V3] relaxed: our own word, or a dead manager's. */
+	return atomic_load_explicit(&manager->page->segment_count, memory_order_relaxed);
+}
+
+static void say_alive(struct manager *manager)
+{
+	if (watchdog_tick(&manager->watchdog, cnre_clock_now_ns()))
+		store_notify(manager->store, WATCHDOG_SIGN);
+}
+
 static void memory_added(void *context, uint32_t segment, const struct cnre_segment *memory)
 {
 	struct manager *manager = context;
@@ -126,8 +144,12 @@ static void memory_added(void *context, uint32_t segment, const struct cnre_segm
 	(void)loader_add_memory(manager->loader, memory->base, memory->bytes,
 				segment); /* unregistered memory is slower, not wrong */
 	count_pool_bytes(manager, cnre_counter_get(&manager->counters->pool_bytes) + memory->bytes);
-	/* [V1] relaxed: a hint for tools; clients ask over the socket. */
-	atomic_store_explicit(&manager->page->segment_count, segment + 1, memory_order_relaxed);
+	say_alive(manager); /* growing by 100 GiB is one turn; each segment of it a second at most */
+	if (segment >= segments_made(manager))
+		/* [V1] relaxed: a hint for tools; clients ask over the socket. */
+		atomic_store_explicit(&manager->page->segment_count, segment + 1, memory_order_relaxed);
+	if (!manager->is_adopting)
+		persist_segment(manager, segment, memory);
 }
 
 static void memory_removed(void *context, uint32_t segment, const struct cnre_segment *memory)
@@ -137,6 +159,7 @@ static void memory_removed(void *context, uint32_t segment, const struct cnre_se
 	count_pool_bytes(manager, cnre_counter_get(&manager->counters->pool_bytes) - memory->bytes);
 	if (manager->loader != NULL) /* closed first at the end, so that no read outlives its memory */
 		loader_remove_memory(manager->loader, segment);
+	persist_forget_segment(manager, segment);
 }
 
 static void pool_note(void *context, const char *line)
@@ -204,7 +227,8 @@ static int open_own_segments(struct manager *manager, char *message)
 	manager->page = manager->page_segment.base;
 	manager->counters = manager->counters_segment.base;
 	manager->state = manager->state_segment.base;
-	manager->state->epoch = 1;
+	manager->state->epoch = manager->state->serving_epoch = 1;
+	manager->state->model_count = manager->model_count;
 	/* [V2] relaxed: no client has the page yet. */
 	atomic_store_explicit(&manager->page->epoch, 1, memory_order_relaxed);
 	for (uint32_t i = 0; i < manager->model_count; i++) {
@@ -288,8 +312,16 @@ static int open_pool(struct manager *manager, const struct serve_setup *setup, c
 		.memory = {.context = manager, .added = memory_added, .removed = memory_removed},
 		.note = pool_note,
 	};
+	int r;
 
-	return pool_open(&manager->pool, &pool, message);
+	count_pool_bytes(manager, 0); /* a former incarnation's count is in the same word */
+	if (!manager->adopted)
+		return pool_open(&manager->pool, &pool, message);
+	r = pool_open_empty(&manager->pool, &pool, segments_made(manager), message);
+	if (r < 0)
+		return r;
+	r = adopt_pool(manager);
+	return r < 0 ? say(message, r, "cannot take over the pool") : 0;
 }
 
 /* Before the first load; set ram moves loads_max below it. */
@@ -328,22 +360,39 @@ static int open_digests(struct manager *manager, const struct serve_setup *setup
 	return r < 0 ? say(message, r, "cannot start the scrub") : 0;
 }
 
-static int open_parts(struct manager *manager, const struct serve_setup *setup, char *message)
+/* Everything that a dead manager left, or a message; see adopt.h. */
+static int take_over(struct manager *manager, char *message)
 {
-	int r = open_own_segments(manager, message);
+	int r;
 
-	if (r == 0)
-		r = open_digests(manager, setup, message);
-	if (r < 0)
-		return r;
-	r = loop_open(&manager->loop);
+	state_load_retired(manager);
+	r = adopt_clients_and_objects(manager);
+	if (r < 0) {
+		adopt_refuse(manager, strerror(-r));
+		return say(message, r, "cannot take over from the former manager");
+	}
+	reservation_apply(manager);
+	manager->state->serving_epoch = manager->state->epoch;
+	manager->is_adopting = 0;
+	store_drop_rest(manager->store);
+	return 0;
+}
+
+static int open_tables(struct manager *manager, char *message)
+{
+	int r = loop_open(&manager->loop);
+
 	if (r == 0)
 		r = worker_open(&manager->worker);
 	if (r == 0)
 		r = session_table_open(&manager->sessions);
-	if (r < 0)
-		return say(message, r, "cannot start");
-	r = open_loader(manager, setup, message);
+	return r < 0 ? say(message, r, "cannot start") : 0;
+}
+
+static int open_memory(struct manager *manager, const struct serve_setup *setup, char *message)
+{
+	int r = open_loader(manager, setup, message);
+
 	if (r < 0)
 		return r;
 	r = open_pool(manager, setup, message);
@@ -356,21 +405,57 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 			       strerror(-r));
 		return r;
 	}
-	reservation_apply(manager);
-	measure_open(manager);
-	r = bell_open(manager, &manager->bell);
+	r = fence_open(manager);
+	return r < 0 ? say(message, r, "cannot make a fence") : 0;
+}
+
+static int open_doors(struct manager *manager, const struct serve_setup *setup, char *message)
+{
+	int r = bell_open(manager, &manager->bell);
+
 	if (r < 0)
 		return say(message, r, "cannot listen to clients' bells");
 	r = watch_wakers(manager);
+	if (r == 0)
+		r = guard_open(manager);
 	if (r < 0)
 		return say(message, r, "cannot watch signals");
-	return listener_open(manager, &setup->listener, message);
+	r = listener_open(manager, &setup->listener, message);
+	if (r < 0)
+		return r;
+	if (manager->adopted)
+		return take_over(manager, message);
+	persist_core(manager);
+	reservation_apply(manager);
+	return 0;
+}
+
+static int open_parts(struct manager *manager, const struct serve_setup *setup, char *message)
+{
+	struct serve_setup own = *setup;
+	int r;
+
+	manager->adopted = manager->is_adopting = adopt_segments(manager);
+	if (manager->adopted && manager->state->budget_bytes > 0)
+		own.budget_bytes = manager->state->budget_bytes; /* set ram outlives the manager it was said to */
+	r = manager->adopted ? 0 : open_own_segments(manager, message);
+	if (r == 0)
+		r = open_digests(manager, setup, message);
+	if (r == 0)
+		r = open_tables(manager, message);
+	if (r == 0)
+		r = open_memory(manager, &own, message);
+	if (r < 0)
+		return r;
+	measure_open(manager);
+	return open_doors(manager, setup, message);
 }
 
 int serve_open(struct manager *manager, const struct serve_setup *setup, char message[SERVE_MESSAGE_BYTES])
 {
 	int r;
 
+	watchdog_open(&manager->watchdog);
 	manager->started_ns = cnre_clock_now_ns();
 	manager->clients_max = setup->clients_max < CNRE_SESSIONS_MAX ? setup->clients_max : CNRE_SESSIONS_MAX;
 	wakers.signals.fd = -1;
@@ -402,6 +487,7 @@ static int turn(struct manager *manager)
 	loader_flush(manager->loader);
 	listener_tick(manager, cnre_clock_now_ns());
 	measure_tick(manager, cnre_clock_now_ns());
+	say_alive(manager);
 	return busy;
 }
 
@@ -411,6 +497,7 @@ static void sleep_until_needed(struct manager *manager)
 
 	deadline_ns = earlier(deadline_ns, scrub_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, measure_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, watchdog_deadline_ns(&manager->watchdog));
 	if (bell_prepare(manager->bell) && !channel_any_pending(manager))
 		loop_wait(manager->loop, manager->loader, deadline_ns);
 	bell_awake(manager->bell);
@@ -422,7 +509,7 @@ void serve_run(struct manager *manager)
 	while (!manager->stopping)
 		if (!turn(manager) && !manager->stopping)
 			sleep_until_needed(manager);
-	(void)notify_send("STOPPING=1");
+	store_notify(manager->store, "STOPPING=1");
 }
 
 /* ---- closing ---- */
@@ -449,13 +536,30 @@ static void close_digests(struct manager *manager)
 	manager->digests = digest_close(manager->digests);
 }
 
+/*
+ * systemd says SIGTERM for a stop and for a restart, and only afterwards drops or passes on what is stored. So nothing that
+ * is shared may be taken apart here: reads come to their end, digests are saved, the rest goes with the process.
+ */
+static void leave_to_store(struct manager *manager)
+{
+	manager->loader = loader_close(manager->loader);
+	manager->worker = worker_close(manager->worker);
+	close_digests(manager);
+}
+
 void serve_close(struct manager *manager)
 {
+	if (manager->store != NULL && store_kind(manager->store) == STORE_SYSTEMD && manager->stopping) {
+		leave_to_store(manager);
+		return;
+	}
+	guard_close(manager);
 	listener_close(manager);
 	while (manager->sessions != NULL && manager->sessions->active_count > 0)
 		session_end(manager->sessions->active[manager->sessions->active_count - 1], 0);
 	manager->bell = bell_close(manager->bell);
 	manager->loader = loader_close(manager->loader); /* waits for reads: their memory must not go before them */
+	fence_close(manager);
 	finish_cleanups(manager);
 	manager->worker = worker_close(manager->worker);
 	close_digests(manager);

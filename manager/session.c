@@ -4,15 +4,19 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "manager/bell.h"
+#include "manager/channel.h"
 #include "manager/conversation.h"
 #include "manager/match.h"
+#include "manager/persist.h"
 #include "manager/reservation.h"
 #include "manager/residency.h"
 #include "manager/settings.h"
 #include "manager/state.h"
+#include "manager/store.h"
 #include "shm/ledger.h"
 
 #include <errno.h>
@@ -147,7 +151,6 @@ static void enter(struct session *session)
 	table->active[table->active_count++] = session;
 	table->reserved_slabs += session->reserve_slabs;
 	cnre_counter_set(&session->manager->counters->clients, table->active_count);
-	reservation_apply(session->manager);
 }
 
 static void leave(struct session *session)
@@ -198,12 +201,12 @@ static int send_welcome(struct session *session, uint32_t id)
 static int watch(struct session *session)
 {
 	struct loop *loop = session->manager->loop;
-	int r = loop_add(loop, &session->socket, EPOLLIN | EPOLLRDHUP);
+	int r = session->socket.fd < 0 ? 0 : loop_add(loop, &session->socket, EPOLLIN | EPOLLRDHUP);
 
 	if (r < 0)
 		return r;
 	r = session->process.fd < 0 ? 0 : loop_add(loop, &session->process, EPOLLIN);
-	if (r < 0)
+	if (r < 0 && session->socket.fd >= 0)
 		loop_remove(loop, &session->socket);
 	return r;
 }
@@ -272,17 +275,26 @@ int session_begin(struct manager *manager, const struct peer *peer, const struct
 	r = create_segments(session);
 	if (r < 0)
 		goto drop;
+	CNRE_CRASH_POINT("attach-segments");
 	state_enter_session(manager, session);
+	CNRE_CRASH_POINT("attach-entered-state");
+	r = persist_session(manager, session);
+	if (r < 0)
+		goto leave_state;
+	CNRE_CRASH_POINT("attach-stored");
 	enter(session);
+	reservation_apply(manager);
 	r = bell_add(manager->bell, session);
 	if (r < 0)
 		goto withdraw;
 	r = watch(session);
 	if (r < 0)
 		goto remove_bell;
+	CNRE_CRASH_POINT("attach-watched");
 	r = send_welcome(session, hello->header.id);
 	if (r < 0)
 		goto stop_watching;
+	CNRE_CRASH_POINT("attach-welcomed");
 	cnre_counter_add(&manager->counters->attaches, 1);
 	if (cnre_log_allowed(&manager->sessions->log_limit, session->attached_ns))
 		cnre_log(CNRE_LOG_INFO, "attach: %s (pid %d, uid %u) to %s as session %u, %u slabs reserved",
@@ -295,6 +307,8 @@ remove_bell:
 	bell_remove(manager->bell, session);
 withdraw:
 	leave(session);
+	persist_forget_session(manager, session);
+leave_state:
 	state_leave_session(manager, session);
 	close_segments(session);
 drop:
@@ -303,6 +317,123 @@ drop:
 		       r == -EMFILE || r == -ENFILE ? "raise its LimitNOFILE"
 						    : "end others, or see its log and limits");
 	return r;
+}
+
+/* ---- adoption ---- */
+
+static int take_part(struct manager *manager, uint32_t number, const char *what)
+{
+	char name[KEEP_NAME_BYTES];
+
+	(void)snprintf(name, sizeof name, "c%u.%s", number, what);
+	return store_take(manager->store, name);
+}
+
+static int map_part(struct manager *manager, const struct session *session, const char *what,
+		    enum cnre_segment_kind kind, uint64_t bytes, struct cnre_segment *ret_segment)
+{
+	int fd = take_part(manager, session->number, what), r;
+
+	if (fd < 0)
+		return fd;
+	r = cnre_segment_map(ret_segment, fd, kind, bytes, 1);
+	if (r < 0) {
+		(void)close(fd);
+		return r;
+	}
+	ret_segment->fd = fd;
+	return 0;
+}
+
+static int map_parts(struct manager *manager, struct session *session)
+{
+	const struct model_catalog *catalog = session->model->catalog;
+	int r = map_part(manager, session, "chan", CNRE_SEGMENT_CHANNEL, CNRE_CHANNEL_BYTES(catalog->layer_count),
+			 &session->channel_segment);
+
+	if (r == 0)
+		r = map_part(manager, session, "led", CNRE_SEGMENT_LEDGER,
+			     sizeof(struct cnre_ledger) + (uint64_t)catalog->object_count * sizeof(uint64_t),
+			     &session->ledger_segment);
+	if (r < 0) {
+		close_segments(session);
+		return r;
+	}
+	session->channel = session->channel_segment.base;
+	session->ledger = session->ledger_segment.base;
+	/* [E4] relaxed: input; any value only decides where the ring is read on, and slots are the truth (R13). */
+	session->ring_head = atomic_load_explicit(&session->channel->ring_tail, memory_order_relaxed) - CNRE_SLOTS;
+	cnre_access_log_resume(cnre_access_log_of(session->channel), &session->log_reader);
+	return 0;
+}
+
+static struct session *allocate_adopted(struct manager *manager, uint32_t slot, uint32_t number)
+{
+	const struct cnre_state_session *entry = &manager->state->session[slot];
+	struct session *session = calloc(1, sizeof *session);
+
+	if (session == NULL)
+		return NULL;
+	session->manager = manager;
+	session->model = &manager->model[entry->model];
+	session->slot = slot;
+	session->number = number;
+	session->reserve_slabs = entry->reserve_slabs;
+	session->attached_ns = entry->attached_ns;
+	memcpy(session->name, entry->name, sizeof session->name - 1);
+	session->peer = (struct peer){.uid = entry->uid, .gid = entry->gid, .pid = (pid_t)entry->pid};
+	session->peer.socket = take_part(manager, number, "sock");
+	session->peer.pidfd = take_part(manager, number, "pid");
+	if (session->peer.socket < 0)
+		session->peer.socket = -1; /* it had hung up */
+	if (session->peer.pidfd < 0)
+		session->peer.pidfd = -1;
+	session->socket = (struct loop_source){.fd = session->peer.socket, .ready = conversation_ready};
+	session->process = (struct loop_source){.fd = session->peer.pidfd, .ready = conversation_process_ended};
+	session->channel_segment.fd = session->ledger_segment.fd = -1;
+	return session;
+}
+
+int session_adopt(struct manager *manager, uint32_t slot)
+{
+	/* [E5] relaxed: written by a dead process. */
+	uint32_t number = atomic_load_explicit(&manager->state->session[slot].session, memory_order_relaxed);
+	struct session *session;
+	int r;
+
+	if (manager->state->session[slot].model >= manager->model_count)
+		return -EBADMSG;
+	session = allocate_adopted(manager, slot, number);
+	if (session == NULL)
+		return -ENOMEM;
+	r = session->peer.socket < 0 && session->peer.pidfd < 0 ? -EPIPE : map_parts(manager, session);
+	if (r < 0)
+		goto drop;
+	enter(session);
+	r = bell_add(manager->bell, session);
+	if (r < 0)
+		goto withdraw;
+	r = watch(session);
+	if (r == 0)
+		return 0;
+	bell_remove(manager->bell, session);
+withdraw:
+	leave(session);
+	close_segments(session);
+drop:
+	if (session->peer.socket >= 0)
+		(void)close(session->peer.socket);
+	if (session->peer.pidfd >= 0)
+		(void)close(session->peer.pidfd);
+	persist_forget_session(manager, session);
+	free(session);
+	return r;
+}
+
+void session_adopt_requests(struct manager *manager)
+{
+	for (uint32_t i = 0; i < manager->sessions->active_count; i++)
+		channel_scan_wants(manager->sessions->active[i]);
 }
 
 /* ---- ending ---- */
@@ -384,6 +515,7 @@ static void cleaned_up(struct worker_job *job)
 	retired->joins += session->totals.joins;
 	retired->failures += session->totals.failures;
 	retired->wait_ns += session->totals.wait_ns;
+	state_save_retired(session->manager);
 	session->manager->sessions->cleanups--;
 	free(session);
 }
@@ -399,8 +531,11 @@ void session_end(struct session *session, int died)
 	bell_remove(manager->bell, session);
 	/* Off the scan list: its leases hold nothing any more. */
 	leave(session);
+	CNRE_CRASH_POINT("end-left");
 	residency_forget_session(manager, session->slot);
 	state_leave_session(manager, session);
+	persist_forget_session(manager, session);
+	CNRE_CRASH_POINT("end-left-state");
 	if (died)
 		cnre_counter_add(&manager->counters->client_deaths, 1);
 	if (session->socket.fd < 0)

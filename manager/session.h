@@ -69,6 +69,14 @@ struct session_table *session_table_close(struct session_table *table);   /* no 
 int session_begin(struct manager *manager, const struct peer *peer, const struct cnre_wire_hello *hello,
 		  char message[SESSION_MESSAGE_BYTES]);
 
+/*
+ * Rebuilds the session of a state-segment entry from its stored descriptors, into the scan list but not yet counted in
+ * the pool's guarantee (reservation_apply does that for all). 0, or -errno: what it had is closed.
+ */
+int session_adopt(struct manager *manager, uint32_t slot);
+/* Every lease on an object that is not there is a demand (R7); requests in slots are taken by the next turn. */
+void session_adopt_requests(struct manager *manager);
+
 /* Ends a session now: off every list at once, the rest in a worker. */
 void session_end(struct session *session, int died);
 

@@ -20,6 +20,7 @@
 
 enum settings_hugepages { SETTINGS_HUGEPAGES_AUTO, SETTINGS_HUGEPAGES_1G, SETTINGS_HUGEPAGES_2M, SETTINGS_HUGEPAGES_THP, SETTINGS_HUGEPAGES_4K };
 enum settings_io { SETTINGS_IO_AUTO, SETTINGS_IO_URING, SETTINGS_IO_POOL };
+enum settings_keeper { SETTINGS_KEEPER_AUTO, SETTINGS_KEEPER_NO };
 enum settings_direct { SETTINGS_DIRECT_AUTO, SETTINGS_DIRECT_NO };
 enum settings_verify { SETTINGS_VERIFY_NO, SETTINGS_VERIFY_LOAD };
 
@@ -50,6 +51,8 @@ struct settings {
 	const char *digests;              /* NULL: in memory only */
 	uint64_t scrub_ns;                /* 0: off */
 	uint32_t reads_in_flight;         /* per drive; 0: measured */
+	uint64_t read_timeout_ns;         /* 0: never */
+	uint32_t keeper;                  /* enum settings_keeper */
 	uint32_t clients_max;
 	uint32_t log_level;               /* enum cnre_log_level */
 	uint32_t check, version, help;    /* 1: asked for */

@@ -35,6 +35,14 @@ static void read_owner(int fd, char *text, size_t bytes)
 	text[strcspn(text, "\n")] = '\0';
 }
 
+static int write_owner(int fd)
+{
+	char owner[32];
+
+	(void)snprintf(owner, sizeof owner, "%d\n", (int)getpid());
+	return ftruncate(fd, 0) < 0 || pwrite(fd, owner, strlen(owner), 0) < 0 ? -1 : 0;
+}
+
 static int take_lock(struct socket_path *socket, char *message)
 {
 	char name[128], owner[32];
@@ -57,8 +65,7 @@ static int take_lock(struct socket_path *socket, char *message)
 		}
 		return say(message, r, "cannot lock", name, "put the socket on a local file system");
 	}
-	(void)snprintf(owner, sizeof owner, "%d\n", (int)getpid());
-	if (ftruncate(socket->lock_fd, 0) < 0 || pwrite(socket->lock_fd, owner, strlen(owner), 0) < 0)
+	if (write_owner(socket->lock_fd) < 0)
 		return say(message, -errno, "cannot write", name, "free space on its file system");
 	return 0;
 }
@@ -134,28 +141,27 @@ static int bind_path(struct socket_path *path, unsigned mode, const char *group,
 	return 0;
 }
 
-/* The service manager's sockets begin at descriptor 3 when LISTEN_PID is us: sd_listen_fds(3), plainly. */
-static int adopt_passed(struct socket_path *socket)
+void socket_path_adopt(struct socket_path *ret_socket, const char *path, int listen_fd, int lock_fd)
 {
-	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+	struct socket_path socket = {.fd = listen_fd, .lock_fd = lock_fd};
 	struct sockaddr_un address;
 	socklen_t length = sizeof address;
 	struct stat status;
 
-	if (pid == NULL || count == NULL || strtol(pid, NULL, 10) != getpid() || strtol(count, NULL, 10) < 1)
-		return 0;
-	socket->fd = 3;
-	(void)fcntl(socket->fd, F_SETFD, FD_CLOEXEC);
-	(void)fcntl(socket->fd, F_SETFL, O_NONBLOCK);
-	if (getsockname(socket->fd, (struct sockaddr *)&address, &length) == 0 &&
+	(void)snprintf(socket.path, sizeof socket.path, "%s", path);
+	(void)fcntl(listen_fd, F_SETFD, FD_CLOEXEC);
+	(void)fcntl(listen_fd, F_SETFL, O_NONBLOCK);
+	if (lock_fd >= 0)
+		(void)write_owner(lock_fd); /* only who comes second reads it */
+	if (getsockname(listen_fd, (struct sockaddr *)&address, &length) == 0 &&
 	    length > offsetof(struct sockaddr_un, sun_path))
-		(void)snprintf(socket->path, sizeof socket->path, "%.*s", (int)(sizeof address.sun_path - 1),
+		(void)snprintf(socket.path, sizeof socket.path, "%.*s", (int)(sizeof address.sun_path - 1),
 			       address.sun_path);
-	if (stat(socket->path, &status) == 0) {
-		socket->device = status.st_dev;
-		socket->inode = status.st_ino;
+	if (stat(socket.path, &status) == 0) {
+		socket.device = status.st_dev;
+		socket.inode = status.st_ino;
 	}
-	return 1;
+	*ret_socket = socket;
 }
 
 int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group,
@@ -171,14 +177,12 @@ int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned 
 		return -ENAMETOOLONG;
 	}
 	(void)snprintf(socket.path, sizeof socket.path, "%s", path);
-	if (!adopt_passed(&socket)) {
-		r = take_lock(&socket, message);
-		if (r == 0)
-			r = bind_path(&socket, mode, group, message);
-		if (r < 0) {
-			socket_path_close(&socket);
-			return r;
-		}
+	r = take_lock(&socket, message);
+	if (r == 0)
+		r = bind_path(&socket, mode, group, message);
+	if (r < 0) {
+		socket_path_close(&socket);
+		return r;
 	}
 	*ret_socket = socket;
 	return 0;

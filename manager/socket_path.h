@@ -15,6 +15,8 @@ struct socket_path {
 
 /* See listener_open. A stale socket is replaced, and only under the lock. */
 int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group, char message[256]);
+/* A socket that listens already, from systemd's socket unit or the former manager; lock_fd -1: its owner is systemd. */
+void socket_path_adopt(struct socket_path *ret_socket, const char *path, int listen_fd, int lock_fd);
 /* The path still names our inode. */
 int socket_path_is_ours(const struct socket_path *socket);
 /* Unlinks the path if it is ours; the socket stays open. Binds it again: 0 or -errno. */

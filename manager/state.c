@@ -5,6 +5,8 @@
  */
 #include "manager/state.h"
 
+#include "base/crash.h"
+
 #include <string.h>
 
 void state_enter_session(struct manager *manager, const struct session *session)
@@ -16,9 +18,11 @@ void state_enter_session(struct manager *manager, const struct session *session)
 	entry->pid = (uint32_t)session->peer.pid;
 	entry->reserve_slabs = session->reserve_slabs;
 	entry->model = session->model->number;
+	entry->attached_ns = session->attached_ns;
 	memcpy(entry->name, session->name, sizeof entry->name);
 	/* For whoever maps the segment after our death the kernel keeps our stores in order; the compiler must, too. */
 	__asm__ volatile("" ::: "memory");
+	CNRE_CRASH_POINT("session-filled");
 	/* [N1] relaxed: the number makes the entry valid; no other process reads it while we live. */
 	atomic_store_explicit(&entry->session, session->number, memory_order_relaxed);
 }
@@ -34,4 +38,24 @@ uint32_t state_next_session(struct manager *manager)
 	uint32_t number = ++manager->state->next_session;
 
 	return number != 0 ? number : ++manager->state->next_session; /* after 2^32 attaches */
+}
+
+void state_save_retired(struct manager *manager)
+{
+	const struct session_totals *from = &manager->sessions->retired;
+	uint64_t *to = manager->state->retired;
+
+	to[0] = from->accesses;
+	to[1] = from->misses;
+	to[2] = from->joins;
+	to[3] = from->failures;
+	to[4] = from->wait_ns;
+}
+
+void state_load_retired(struct manager *manager)
+{
+	const uint64_t *from = manager->state->retired;
+
+	manager->sessions->retired = (struct session_totals){
+		.accesses = from[0], .misses = from[1], .joins = from[2], .failures = from[3], .wait_ns = from[4]};
 }

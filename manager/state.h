@@ -9,6 +9,10 @@
 void state_enter_session(struct manager *manager, const struct session *session);
 void state_leave_session(struct manager *manager, const struct session *session);
 
+/* What ended sessions added up to, after it changed; and back from the segment at adoption. */
+void state_save_retired(struct manager *manager);
+void state_load_retired(struct manager *manager);
+
 /* The next session number, never 0 and not in use. */
 uint32_t state_next_session(struct manager *manager);
 

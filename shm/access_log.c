@@ -66,3 +66,18 @@ int cnre_access_log_next(const _Atomic uint64_t *log, struct cnre_access_log_rea
 	}
 	return 0;
 }
+
+void cnre_access_log_resume(const _Atomic uint64_t *log, struct cnre_access_log_reader *reader)
+{
+	/* [A4] relaxed: input; a hostile log only misplaces its own reader. */
+	uint32_t lap = cnre_log_lap(atomic_load_explicit(&log[0], memory_order_relaxed));
+	uint64_t index = 0;
+
+	*reader = (struct cnre_access_log_reader){0};
+	if (lap == 0)
+		return; /* nothing was written yet, or 65,536 laps were: then the first look counts the loss */
+	/* [A5] relaxed: as [A4]. */
+	while (index < CNRE_LOG_ENTRIES && cnre_log_lap(atomic_load_explicit(&log[index], memory_order_relaxed)) == lap)
+		index++;
+	reader->position = (uint64_t)(lap - 1) * CNRE_LOG_ENTRIES + index;
+}

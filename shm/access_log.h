@@ -35,4 +35,10 @@ struct cnre_access_log_reader {
  */
 int cnre_access_log_next(const _Atomic uint64_t *log, struct cnre_access_log_reader *reader, uint64_t *ret_entry);
 
+/*
+ * Manager: sets a reader to where the client writes now, after a restart that lost the position. What was not read by
+ * the former manager is passed over.
+ */
+void cnre_access_log_resume(const _Atomic uint64_t *log, struct cnre_access_log_reader *reader);
+
 #endif

@@ -259,15 +259,17 @@ struct cnre_state_session {
 	uint32_t reserve_slabs;           /* R15: objects leased or waited for at once */
 	uint32_t model;                   /* index of its model */
 	char name[CNRE_NAME_BYTES];
-	uint64_t reserved[2];
+	int64_t attached_ns;              /* CLOCK_MONOTONIC */
+	uint64_t reserved;
 };
 _Static_assert(sizeof(struct cnre_state_session) == 72, "is ABI");
 
 struct cnre_state_quarantine {            /* a slab that late DMA may still write */
 	uint64_t place, bytes;
-	uint32_t fence;                   /* incarnation whose reads may land; 0: free */
+	_Atomic uint32_t fence;           /* incarnation whose reads may land; 0: free; stored last, cleared first */
 	uint32_t reserved;
 };
+_Static_assert(sizeof(struct cnre_state_quarantine) == 24, "is ABI");
 
 #define CNRE_QUARANTINES_MAX 256u
 
@@ -275,9 +277,12 @@ struct cnre_state_table {
 	struct cnre_segment_header header;
 	uint32_t epoch;
 	uint32_t next_session;
-	uint64_t budget_bytes;            /* set at run time; 0: the configured one */
+	uint64_t budget_bytes;            /* in force */
 	char policy[CNRE_NAME_BYTES];     /* set at run time; empty: the configured one */
-	uint64_t reserved[2];
+	/* What ended sessions added up to: accesses, misses, joins, failures, wait_ns. */
+	uint64_t retired[5];
+	uint32_t model_count;             /* of the directories that belong to this state */
+	uint32_t serving_epoch;           /* the last incarnation that began reads; LOADING entries are its */
 	struct cnre_state_session session[CNRE_SESSIONS_MAX];
 	struct cnre_state_quarantine quarantine[CNRE_QUARANTINES_MAX];
 };

@@ -2,6 +2,7 @@
 /* Request slots and their ring; the ordering map is in ring.h. */
 #include "shm/ring.h"
 
+#include "base/crash.h"
 #include "shm/futex.h"
 
 #include <errno.h>
@@ -47,6 +48,7 @@ int cnre_ring_post(struct cnre_channel *channel, const struct cnre_request *requ
 	r = claim_slot(channel, &index);
 	if (r < 0)
 		return r;
+	CNRE_CRASH_POINT("post-claimed");
 	slot = &channel->slot[index];
 	/* [Q10] relaxed: the contents are carried by [Q2]. */
 	atomic_store_explicit(&slot->kind, request->kind, memory_order_relaxed);
@@ -59,12 +61,16 @@ int cnre_ring_post(struct cnre_channel *channel, const struct cnre_request *requ
 	for (uint32_t i = 0; i < request->count; i++)
 		/* [Q14] relaxed: as [Q10]. */
 		atomic_store_explicit(&slot->object[i], request->object[i], memory_order_relaxed);
+	CNRE_CRASH_POINT("post-filled");
 	/* [Q2] release, pairs with [Q5]: contents before the state. */
 	atomic_store_explicit(&slot->state, CNRE_SLOT_SUBMITTED, memory_order_release);
+	CNRE_CRASH_POINT("post-submitted");
 	/* [Q15] release, pairs with [Q24]: who sees the tail beyond this position sees the slot SUBMITTED. */
 	position = atomic_fetch_add_explicit(&channel->ring_tail, 1, memory_order_release);
+	CNRE_CRASH_POINT("post-ticket");
 	/* [Q3] release, pairs with [Q4]: the slot is SUBMITTED before its index is seen. */
 	atomic_store_explicit(&channel->ring[position % CNRE_SLOTS], cell_of(position, index), memory_order_release);
+	CNRE_CRASH_POINT("post-pushed");
 	return 0;
 }
 
@@ -107,8 +113,10 @@ static int take_slot(struct cnre_channel *channel, uint32_t index, struct cnre_r
 	for (uint32_t i = 0; i < ret_request->count; i++)
 		/* [Q23] relaxed: as [Q19]. */
 		ret_request->object[i] = atomic_load_explicit(&slot->object[i], memory_order_relaxed);
+	CNRE_CRASH_POINT("take-copied");
 	/* [Q6] release, pairs with [Q1]: our copy is made before the client refills the slot. */
 	atomic_store_explicit(&slot->state, CNRE_SLOT_FREE, memory_order_release);
+	CNRE_CRASH_POINT("take-freed");
 	return 1;
 }
 

@@ -32,8 +32,10 @@ done
 has 644 "$libdir/libcnre.so.$VERSION"
 has 644 $prefix/include/cnre/cnre.h
 has 644 $libdir/pkgconfig/cnre.pc
-has 644 $prefix/lib/systemd/system/cnre-managerd.service
-has 644 $prefix/lib/systemd/system/cnre-managerd.socket
+for unit in cnre-managerd.service cnre-managerd.socket cnre-managerd@.service cnre-managerd@.socket cnre.slice; do
+	has 644 $prefix/lib/systemd/system/$unit
+done
+has 644 $prefix/share/doc/cnre/hugepages.conf
 has 644 $prefix/lib/sysusers.d/cnre.conf
 has 644 $prefix/lib/tmpfiles.d/cnre.conf
 for page in man7/cnre-counters.7 man8/cnre-managerd.8 man1/cnrectl.1; do

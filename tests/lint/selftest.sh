@@ -113,6 +113,10 @@ if command -v systemd-analyze >/dev/null; then
 	output=$("$lints/units.sh" "$work/units" 2>&1)
 	status=$?
 	expect 'units/unknown key' 'LimitMEMLOK' $status "$output"
+	printf '[Unit]\nDescription=x\n[Service]\nExecStart=@sbindir@/x\n' >"$work/units/x.service.in"
+	output=$("$lints/units.sh" "$work/units" 2>&1)
+	status=$?
+	expect 'units/not confined' 'exposure level' $status "$output"
 fi
 
 [ $bad = 0 ] && echo "$tried cases"

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -40,14 +41,14 @@ struct fake_host {
 	struct fake_host_setup setup;
 	uint32_t object_count, per_segment;
 	char directory[64], path[108];
-	int listener, stop_event;
-	int stopping;
+	int listener, wake_event;
+	int stopping, paused;
 	pthread_t sockets, loader;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct cnre_segment page, counters, catalog, directory_segment, *pool;
 	struct fake_session session[SESSIONS_MAX];
-	uint32_t next_session, detaches, eofs;
+	uint32_t next_session, detaches, eofs, hellos, segments_eofs;
 	uint32_t *loads;
 	uint32_t requests[3];
 	char buffer[CNRE_WIRE_MESSAGE_MAX];
@@ -267,7 +268,7 @@ static void *run_loader(void *context)
 		(void)pthread_mutex_lock(&host->lock);
 		if (host->stopping)
 			break;
-		for (unsigned i = 0; i < SESSIONS_MAX; i++) {
+		for (unsigned i = 0; i < SESSIONS_MAX && !host->paused; i++) {
 			struct cnre_channel *channel = host->session[i].channel.base;
 
 			if (channel == NULL)
@@ -345,13 +346,15 @@ static void answer_hello(struct fake_host *host, struct fake_session *session, u
 static void answer_segments(struct fake_host *host, struct fake_session *session, uint32_t id, uint32_t first)
 {
 	struct cnre_wire_segments told = {.total = host->setup.segments_shown};
+	int has_unread = cnre_wire_has_unread(session->socket);
 	uint32_t hole = host->setup.hole - 1;
 	int fds[2];
 
 	if (host->setup.hole != 0 && first == hole)
 		first++;
 	told.first = first;
-	while (told.count < 2 && first + told.count < told.total && first + told.count != hole) {
+	told.status = has_unread ? -EAGAIN : 0;
+	while (!has_unread && told.count < 2 && first + told.count < told.total && first + told.count != hole) {
 		fds[told.count] = cnre_segment_reopen_readonly(&host->pool[first + told.count]);
 		MUST(fds[told.count] >= 0);
 		told.count++;
@@ -360,6 +363,16 @@ static void answer_segments(struct fake_host *host, struct fake_session *session
 	(void)cnre_wire_send(session->socket, &told, sizeof told, fds, told.count);
 	for (uint32_t i = 0; i < told.count; i++)
 		(void)close(fds[i]);
+}
+
+static void hear_hang_up(struct fake_host *host, struct fake_session *session)
+{
+	if (session->number == 0 || !host->setup.keeps_disconnected) {
+		end_session(session);
+		return;
+	}
+	(void)close(session->socket);
+	session->socket = -1;
 }
 
 static void answer(struct fake_host *host, struct fake_session *session)
@@ -371,13 +384,16 @@ static void answer(struct fake_host *host, struct fake_session *session)
 	struct cnre_wire_detach detach;
 
 	if (cnre_wire_receive(session->socket, host->buffer, fds, &fd_count) <= 0) {
-		end_session(session);
+		hear_hang_up(host, session);
 		return;
 	}
 	memcpy(&header, host->buffer, sizeof header);
-	if (header.type == CNRE_WIRE_HELLO && !host->setup.ignores_hello)
+	if (header.type == CNRE_WIRE_HELLO && ++host->hellos > host->setup.ignored_hellos)
 		answer_hello(host, session, header.id);
-	if (header.type == CNRE_WIRE_SEGMENTS) {
+	if (header.type == CNRE_WIRE_SEGMENTS && host->segments_eofs < (uint32_t)host->setup.segments_eof_count) {
+		host->segments_eofs++;
+		end_session(session);
+	} else if (header.type == CNRE_WIRE_SEGMENTS) {
 		memcpy(&segments, host->buffer, sizeof segments);
 		answer_segments(host, session, header.id, segments.first);
 	}
@@ -413,21 +429,26 @@ static void *run_sockets(void *context)
 	struct fake_host *host = context;
 
 	for (;;) {
-		struct pollfd polled[SESSIONS_MAX + 2] = {{.fd = host->stop_event, .events = POLLIN},
+		struct pollfd polled[SESSIONS_MAX + 2] = {{.fd = host->wake_event, .events = POLLIN},
 							  {.fd = host->listener, .events = POLLIN}};
+		uint64_t woken;
+		nfds_t count;
 
 		(void)pthread_mutex_lock(&host->lock);
 		for (unsigned i = 0; i < SESSIONS_MAX; i++)
 			polled[i + 2] = (struct pollfd){.fd = host->session[i].socket, .events = POLLIN};
+		count = host->paused ? 1 : SESSIONS_MAX + 2;
 		(void)pthread_mutex_unlock(&host->lock);
-		(void)poll(polled, SESSIONS_MAX + 2, -1);
+		(void)poll(polled, count, -1);
 		(void)pthread_mutex_lock(&host->lock);
+		if (polled[0].revents != 0)
+			MUST(read(host->wake_event, &woken, sizeof woken) == sizeof woken);
 		if (host->stopping)
 			break;
-		for (unsigned i = 0; i < SESSIONS_MAX; i++)
+		for (unsigned i = 0; i < SESSIONS_MAX && !host->paused; i++)
 			if (polled[i + 2].revents != 0 && host->session[i].socket == polled[i + 2].fd)
 				answer(host, &host->session[i]);
-		if (polled[1].revents != 0)
+		if (polled[1].revents != 0 && !host->paused)
 			accept_one(host);
 		(void)pthread_cond_broadcast(&host->changed);
 		(void)pthread_mutex_unlock(&host->lock);
@@ -480,8 +501,8 @@ struct fake_host *fake_host_start(const struct fake_host_setup *setup)
 	MUST(pthread_mutex_init(&host->lock, NULL) == 0 && pthread_cond_init(&host->changed, NULL) == 0);
 	make_segments(host);
 	listen_at(host);
-	host->stop_event = eventfd(0, EFD_CLOEXEC);
-	MUST(host->stop_event >= 0);
+	host->wake_event = eventfd(0, EFD_CLOEXEC);
+	MUST(host->wake_event >= 0);
 	MUST(pthread_create(&host->sockets, NULL, run_sockets, host) == 0);
 	MUST(pthread_create(&host->loader, NULL, run_loader, host) == 0);
 	return host;
@@ -491,7 +512,7 @@ static void wake_sockets(struct fake_host *host)
 {
 	uint64_t one = 1;
 
-	MUST(write(host->stop_event, &one, sizeof one) == sizeof one);
+	MUST(write(host->wake_event, &one, sizeof one) == sizeof one);
 }
 
 void fake_host_stop(struct fake_host *host)
@@ -505,7 +526,7 @@ void fake_host_stop(struct fake_host *host)
 	for (unsigned i = 0; i < SESSIONS_MAX; i++)
 		end_session(&host->session[i]);
 	(void)close(host->listener);
-	(void)close(host->stop_event);
+	(void)close(host->wake_event);
 	(void)unlink(host->path);
 	if (host->directory[0] != '\0')
 		(void)rmdir(host->directory);
@@ -724,4 +745,137 @@ void fake_host_hang_up(struct fake_host *host)
 		if (host->session[i].socket >= 0)
 			(void)shutdown(host->session[i].socket, SHUT_RDWR);
 	(void)pthread_mutex_unlock(&host->lock);
+}
+
+void fake_host_say_to_nobody(struct fake_host *host)
+{
+	struct cnre_wire_segments told = {.count = 2};
+	int fds[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		fds[i] = cnre_segment_reopen_readonly(&host->pool[0]);
+		MUST(fds[i] >= 0);
+	}
+	cnre_wire_fill(&told.header, CNRE_WIRE_SEGMENTS, 0, sizeof told);
+	(void)pthread_mutex_lock(&host->lock);
+	MUST(cnre_wire_send(host->session[0].socket, &told, sizeof told, fds, 2) == 0);
+	(void)pthread_mutex_unlock(&host->lock);
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+}
+
+/* ---- restarts ---- */
+
+void fake_host_pause(struct fake_host *host)
+{
+	(void)pthread_mutex_lock(&host->lock);
+	host->paused = 1;
+	(void)pthread_mutex_unlock(&host->lock);
+	wake_sockets(host);
+}
+
+void fake_host_resume(struct fake_host *host)
+{
+	(void)pthread_mutex_lock(&host->lock);
+	host->paused = 0;
+	(void)pthread_mutex_unlock(&host->lock);
+	wake_sockets(host);
+}
+
+void fake_host_change_epoch(struct fake_host *host)
+{
+	(void)atomic_fetch_add_explicit(&page_of(host)->epoch, 1, memory_order_seq_cst);
+	(void)cnre_futex_wake_all(&page_of(host)->epoch);
+}
+
+/* What the dead manager had begun with an object. */
+static void undo_locked(struct fake_host *host, uint32_t object)
+{
+	uint32_t generation = cnre_word_generation(word_of(host, object));
+
+	if (cnre_word_state(word_of(host, object)) == CNRE_STATE_LOADING)
+		set_state(host, object, generation, CNRE_LOAD_OK, CNRE_STATE_ABSENT);
+	else if (cnre_word_state(word_of(host, object)) == CNRE_STATE_EVICTING)
+		(void)evict_locked(host, object);
+}
+
+static void adopt_session(struct fake_host *host, struct fake_session *session, unsigned flags)
+{
+	struct cnre_request request;
+
+	if ((flags & FAKE_HOST_FORGETS) == 0) {
+		cnre_ring_want_scan(session->channel.base);
+		serve_session(host, session);
+		return;
+	}
+	while (cnre_ring_take(session->channel.base, &session->ring_head, &request) == 1)
+		continue;
+	(void)cnre_ring_take_want_scan(session->channel.base);
+}
+
+void fake_host_restart(struct fake_host *host, unsigned flags)
+{
+	(void)pthread_mutex_lock(&host->lock);
+	for (uint32_t i = 0; i < host->object_count; i++)
+		undo_locked(host, i);
+	for (unsigned i = 0; i < SESSIONS_MAX; i++)
+		if (host->session[i].number != 0)
+			adopt_session(host, &host->session[i], flags);
+		else
+			end_session(&host->session[i]);
+	fake_host_change_epoch(host);
+	for (uint32_t i = 0; i < host->object_count; i++)
+		fake_host_wake(host, i);
+	host->paused = 0;
+	(void)pthread_mutex_unlock(&host->lock);
+	wake_sockets(host);
+}
+
+void fake_host_lose_message(struct fake_host *host)
+{
+	char buffer[CNRE_WIRE_MESSAGE_MAX];
+
+	MUST(cnre_wire_receive(host->session[0].socket, buffer, NULL, NULL) > 0); /* the socket blocks */
+}
+
+void fake_host_await_unread(struct fake_host *host, uint32_t bytes)
+{
+	int unread = 0;
+
+	while ((uint32_t)unread < bytes) {
+		MUST(ioctl(host->session[0].socket, FIONREAD, &unread) == 0);
+		(void)sched_yield(); /* as fake_host_await_leases */
+	}
+}
+
+void fake_host_await_connection(struct fake_host *host)
+{
+	struct pollfd listener = {.fd = host->listener, .events = POLLIN};
+
+	MUST(poll(&listener, 1, -1) == 1);
+}
+
+/* Waits for a count that the sockets' thread keeps. */
+static void await_count(struct fake_host *host, const uint32_t *counter, uint32_t count)
+{
+	(void)pthread_mutex_lock(&host->lock);
+	while (*counter < count)
+		(void)pthread_cond_wait(&host->changed, &host->lock);
+	(void)pthread_mutex_unlock(&host->lock);
+}
+
+void fake_host_await_hellos(struct fake_host *host, uint32_t count)
+{
+	await_count(host, &host->hellos, count);
+}
+
+void fake_host_await_detaches(struct fake_host *host, uint32_t count)
+{
+	await_count(host, &host->detaches, count);
+}
+
+void fake_host_await_posts(struct fake_host *host, uint32_t count)
+{
+	while (atomic_load_explicit(&fake_host_channel(host)->ring_tail, memory_order_seq_cst) < count)
+		(void)sched_yield(); /* as fake_host_await_leases */
 }

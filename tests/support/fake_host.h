@@ -26,8 +26,10 @@ struct fake_host_setup {                  /* zero: the default in brackets */
 	uint32_t segments_shown;          /* so many exist at first [all] */
 	uint32_t hole;                    /* number + 1 of a segment that was given back; none lies in it [none] */
 	int32_t welcome_status;           /* answer of every HELLO [0] */
-	int ignores_hello;                /* never answers one [0] */
+	uint32_t ignored_hellos;          /* the first so many are not answered [0] */
 	int eof_count;                    /* the first so many connections are closed before an answer [0] */
+	int segments_eof_count;           /* the first so many SEGMENTS are answered by a hang-up [0] */
+	int keeps_disconnected;           /* a client's hang-up leaves its session (R11) [ends it] */
 	/* 0 loaded, FAKE_HOST_LATER, or an enum cnre_load_error negated. Called on the loader's thread. [NULL: loaded] */
 	int (*load)(void *context, uint32_t object);
 	void *context;
@@ -68,5 +70,28 @@ int fake_host_evict(struct fake_host *host, uint32_t object);
 int fake_host_evict_ready(struct fake_host *host, uint32_t object);
 void fake_host_show_segments(struct fake_host *host, uint32_t count);
 void fake_host_hang_up(struct fake_host *host);                               /* closes every session's socket */
+void fake_host_say_to_nobody(struct fake_host *host); /* to the first session: an answer with descriptors, of an old id */
+
+/*
+ * ---- restarts ----
+ *
+ * A pause is what a client sees of a manager that was stopped, or died while somebody keeps its descriptors: nothing is
+ * read, nothing is answered, no socket ends. Resume is SIGCONT. Restart is a successor: half-done loads and evictions are
+ * undone, demands looked for, the epoch changed, every word woken; connections that are no session yet end.
+ */
+#define FAKE_HOST_FORGETS 1u /* the successor looks for no demand and forgets the requests that it finds */
+
+void fake_host_pause(struct fake_host *host);
+void fake_host_resume(struct fake_host *host);
+void fake_host_restart(struct fake_host *host, unsigned flags);
+void fake_host_change_epoch(struct fake_host *host);              /* of a paused host; it stays paused */
+/* Of a paused host: takes the next message of the first session, waiting for it, and loses it as a manager that dies. */
+void fake_host_lose_message(struct fake_host *host);
+void fake_host_await_unread(struct fake_host *host, uint32_t bytes);  /* of the first session's messages */
+void fake_host_await_connection(struct fake_host *host);              /* one that is not accepted yet */
+void fake_host_await_hellos(struct fake_host *host, uint32_t count);
+/* Waits until the first session has posted so many requests, taken or not. */
+void fake_host_await_posts(struct fake_host *host, uint32_t count);
+void fake_host_await_detaches(struct fake_host *host, uint32_t count);
 
 #endif

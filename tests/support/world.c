@@ -106,6 +106,10 @@ static void exec_manager(struct world *world, const char *const *options, int re
 	}
 	add(argv, &count, "--socket");
 	add(argv, &count, world->socket);
+	if (!has_option(options, "--keeper")) { /* world->manager is the manager itself */
+		add(argv, &count, "--keeper");
+		add(argv, &count, "no");
+	}
 	add_all(argv, &count, options);
 	(void)dup2(ready, STDOUT_FILENO);
 	if (log >= 0)

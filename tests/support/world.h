@@ -25,7 +25,8 @@ void world_close(struct world *world);
 void world_generate(struct world *world, const char *const *options);
 
 /*
- * Starts cnre-managerd and waits for its "ready:" line. options as above. The pid, or the negative exit status of a
+ * Starts cnre-managerd and waits for its "ready:" line. options as above; without "--keeper" among them there is no keeper,
+ * and world->manager is the manager itself (with one it is the keeper: ask world_status for "pid"). The pid, or the negative exit status of a
  * manager that ended before it was ready.
  */
 int world_start(struct world *world, const char *const *options);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A new keeper for one that died; see guard.h. */
+#include "manager/guard.h"
+
+#include "base/log.h"
+#include "manager/keeper.h"
+#include "manager/loop.h"
+#include "manager/persist.h"
+#include "manager/store.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+
+static struct guard {
+	struct loop_source source; /* first; our end of the socket to the keeper */
+	struct manager *manager;
+	uint32_t restarts;
+} guard = {.source = {.fd = -1}};
+
+static void keeper_ended(struct loop_source *source, uint32_t events)
+{
+	struct manager *manager = guard.manager;
+	int fd;
+
+	if ((events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) == 0)
+		return;
+	loop_remove(manager->loop, source);
+	source->fd = -1;
+	if (manager->stopping)
+		return;
+	fd = guard.restarts++ < GUARD_RESTARTS_MAX ? keeper_start(manager->argv) : -1;
+	if (fd < 0) {
+		cnre_log(
+			CNRE_LOG_ERROR,
+			"the keeper ended and cannot be started again: this manager's death would now end its clients' sessions");
+		store_use(manager->store, -1);
+		return;
+	}
+	cnre_log(CNRE_LOG_WARNING, "the keeper ended: started another one");
+	store_use(manager->store, fd);
+	source->fd = fd;
+	persist_everything(manager);
+	(void)loop_add(manager->loop, source, EPOLLRDHUP);
+}
+
+int guard_open(struct manager *manager)
+{
+	int fd = store_keeper_socket(manager->store);
+
+	guard = (struct guard){.source = {.fd = fd, .ready = keeper_ended}, .manager = manager};
+	return fd < 0 ? 0 : loop_add(manager->loop, &guard.source, EPOLLRDHUP);
+}
+
+void guard_close(struct manager *manager)
+{
+	if (guard.source.fd >= 0)
+		loop_remove(manager->loop, &guard.source);
+	guard.source.fd = -1;
+}

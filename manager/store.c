@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Storing and finding descriptors; see store.h. */
+#include "manager/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define FIRST_PASSED 3
+#define BARRIER_TIMEOUT_MS 1000
+
+struct passed {
+	char name[KEEP_NAME_BYTES];
+	int fd; /* -1: taken */
+};
+
+struct store {
+	enum store_kind kind;
+	int socket; /* -1: STORE_NONE */
+	uint32_t stored;
+	uint32_t passed_count;
+	struct passed *passed;
+};
+
+/* ---- what was passed ---- */
+
+static int read_number(const char *name, long high)
+{
+	const char *text = getenv(name);
+	char *end;
+	long value;
+
+	if (text == NULL || *text == '\0')
+		return -ENOENT;
+	value = strtol(text, &end, 10);
+	return *end != '\0' || value < 0 || value > high ? -EINVAL : (int)value;
+}
+
+static void name_passed(struct store *store, const char *names)
+{
+	for (uint32_t i = 0; i < store->passed_count; i++) {
+		size_t length = names != NULL ? strcspn(names, ":") : 0;
+
+		(void)snprintf(store->passed[i].name, sizeof store->passed[i].name, "%.*s",
+			       (int)(length < KEEP_NAME_BYTES ? length : 0), names != NULL ? names : "");
+		if (names != NULL)
+			names = names[length] == ':' ? names + length + 1 : NULL;
+	}
+}
+
+static int read_passed(struct store *store)
+{
+	int pid = read_number("LISTEN_PID", INT32_MAX), count = read_number("LISTEN_FDS", STORE_FDS_MAX);
+
+	if (pid != getpid() || count <= 0)
+		return 0;
+	store->passed = calloc((size_t)count, sizeof *store->passed);
+	if (store->passed == NULL)
+		return -ENOMEM;
+	store->passed_count = (uint32_t)count;
+	for (uint32_t i = 0; i < store->passed_count; i++) {
+		store->passed[i].fd = FIRST_PASSED + (int)i;
+		(void)fcntl(store->passed[i].fd, F_SETFD, FD_CLOEXEC);
+	}
+	name_passed(store, getenv("LISTEN_FDNAMES"));
+	/* Whatever we start is not meant. */
+	(void)unsetenv("LISTEN_PID");
+	(void)unsetenv("LISTEN_FDS");
+	(void)unsetenv("LISTEN_FDNAMES");
+	return 0;
+}
+
+int store_take(struct store *store, const char *name)
+{
+	for (uint32_t i = 0; i < store->passed_count; i++) {
+		struct passed *passed = &store->passed[i];
+
+		if (passed->fd >= 0 && strcmp(passed->name, name) == 0) {
+			int fd = passed->fd;
+
+			passed->fd = -1;
+			return fd;
+		}
+	}
+	return -ENOENT;
+}
+
+int store_peek(const struct store *store, const char *name)
+{
+	for (uint32_t i = 0; i < store->passed_count; i++)
+		if (store->passed[i].fd >= 0 && strcmp(store->passed[i].name, name) == 0)
+			return store->passed[i].fd;
+	return -ENOENT;
+}
+
+static int is_listening(int fd)
+{
+	int listening = 0;
+	socklen_t length = sizeof listening;
+
+	return fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 && listening;
+}
+
+int store_take_listener(struct store *store)
+{
+	for (uint32_t i = 0; i < store->passed_count; i++) {
+		int fd = store->passed[i].fd;
+
+		if (!is_listening(fd))
+			continue;
+		store->passed[i].fd = -1;
+		return fd;
+	}
+	return -ENOENT;
+}
+
+int store_name_at(const struct store *store, uint32_t index, const char **ret_name)
+{
+	for (uint32_t i = 0; i < store->passed_count; i++) {
+		if (store->passed[i].fd < 0)
+			continue;
+		if (index-- == 0) {
+			*ret_name = store->passed[i].name;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+uint32_t store_inherited(const struct store *store)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < store->passed_count; i++)
+		count += store->passed[i].fd >= 0;
+	return count;
+}
+
+void store_drop_rest(struct store *store)
+{
+	for (uint32_t i = 0; i < store->passed_count; i++) {
+		if (store->passed[i].fd < 0)
+			continue;
+		store_remove(store, store->passed[i].name);
+		(void)close(store->passed[i].fd);
+		store->passed[i].fd = -1;
+	}
+}
+
+static int is_lasting(const struct passed *passed)
+{
+	return strcmp(passed->name, "listen") == 0 || strcmp(passed->name, "lock") == 0 || is_listening(passed->fd);
+}
+
+void store_drop_inherited(struct store *store)
+{
+	for (uint32_t i = 0; i < store->passed_count; i++) {
+		struct passed *passed = &store->passed[i];
+
+		if (is_lasting(passed))
+			continue;
+		store_remove(store, passed->name);
+		if (passed->fd >= 0)
+			(void)close(passed->fd);
+		passed->fd = -1;
+	}
+}
+
+/* ---- whom to tell ---- */
+
+static int connect_notify(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	size_t length = strlen(path);
+	int fd;
+
+	if ((path[0] != '/' && path[0] != '@') || length >= sizeof address.sun_path)
+		return -EINVAL;
+	memcpy(address.sun_path, path, length);
+	if (path[0] == '@')
+		address.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) <
+	    0) {
+		int r = -errno;
+
+		(void)close(fd);
+		return r;
+	}
+	return fd;
+}
+
+/* A keeper that was stopped must not stop us: what it does not take within a second is not stored, and said so. */
+static void bound_sends(int socket)
+{
+	struct timeval second = {.tv_sec = 1};
+
+	(void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
+}
+
+static void find_keeper(struct store *store)
+{
+	const char *notify = getenv("NOTIFY_SOCKET");
+	int fd = read_number(STORE_KEEPER_ENVIRONMENT, INT32_MAX);
+	struct stat status;
+
+	if (fd >= FIRST_PASSED && fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode)) {
+		(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+		bound_sends(fd);
+		store->socket = fd;
+		store->kind = STORE_KEEPER;
+	} else if (notify != NULL) {
+		store->socket = connect_notify(notify);
+		store->kind = store->socket >= 0 ? STORE_SYSTEMD : STORE_NONE;
+	}
+	(void)unsetenv(STORE_KEEPER_ENVIRONMENT);
+}
+
+int store_open(struct store **ret_store)
+{
+	struct store *store = calloc(1, sizeof *store);
+	int r;
+
+	if (store == NULL)
+		return -ENOMEM;
+	store->socket = -1;
+	r = read_passed(store);
+	if (r < 0) {
+		free(store);
+		return r;
+	}
+	find_keeper(store);
+	store->stored = store->passed_count;
+	*ret_store = store;
+	return 0;
+}
+
+struct store *store_close(struct store *store)
+{
+	if (store == NULL)
+		return NULL;
+	for (uint32_t i = 0; i < store->passed_count; i++)
+		if (store->passed[i].fd >= 0)
+			(void)close(store->passed[i].fd);
+	if (store->socket >= 0)
+		(void)close(store->socket);
+	free(store->passed);
+	free(store);
+	return NULL;
+}
+
+enum store_kind store_kind(const struct store *store)
+{
+	return store->kind;
+}
+
+int store_keeper_socket(const struct store *store)
+{
+	return store->kind == STORE_KEEPER ? store->socket : -1;
+}
+
+void store_use(struct store *store, int keeper_socket)
+{
+	if (store->socket >= 0)
+		(void)close(store->socket);
+	if (keeper_socket >= 0)
+		bound_sends(keeper_socket);
+	store->socket = keeper_socket;
+	store->kind = keeper_socket >= 0 ? STORE_KEEPER : STORE_NONE;
+	store->stored = 0;
+}
+
+int store_put(struct store *store, const char *name, int fd)
+{
+	char text[KEEP_TEXT_MAX];
+	int r;
+
+	if (store->kind == STORE_NONE)
+		return 0;
+	if (store->stored >= STORE_FDS_MAX)
+		return -ENOSPC;
+	/* FDPOLL=0: sockets, pidfds and fences stay although they hang up; what that means is ours to decide. */
+	(void)snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s\n", name);
+	r = keep_send(store->socket, text, &fd, 1);
+	if (r == 0)
+		store->stored++;
+	return r;
+}
+
+void store_remove(struct store *store, const char *name)
+{
+	char text[KEEP_TEXT_MAX];
+
+	if (store->kind == STORE_NONE || name[0] == '\0')
+		return;
+	(void)snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s\n", name);
+	if (keep_send(store->socket, text, NULL, 0) == 0 && store->stored > 0)
+		store->stored--;
+}
+
+/* The keeper closes the pipe's write end when it gets to this message: then everything before was taken (sd_notify(3)). */
+int store_barrier(struct store *store)
+{
+	int fds[2], r;
+	struct pollfd end;
+
+	if (store->kind == STORE_NONE)
+		return 0;
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	r = keep_send(store->socket, "BARRIER=1", &fds[1], 1);
+	(void)close(fds[1]);
+	end = (struct pollfd){.fd = fds[0], .events = 0};
+	if (r == 0 && poll(&end, 1, BARRIER_TIMEOUT_MS) != 1)
+		r = -ETIMEDOUT;
+	(void)close(fds[0]);
+	return r;
+}
+
+void store_notify(struct store *store, const char *text)
+{
+	if (store->kind != STORE_NONE)
+		(void)keep_send(store->socket, text, NULL, 0); /* nobody to complain to */
+}

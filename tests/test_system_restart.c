@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manager dies, and nobody but it notices: residents, leases, clients and waiting requests go on in the next
+ * incarnation, which the keeper starts. Every leased byte is compared with what it was before.
+ */
+#include "cnre/cnre.h"
+#include "tests/support/world.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TestSuite(system_restart, .timeout = 120);
+
+enum { LAYERS = 4, EXPERTS = 16, ALL = LAYERS * EXPERTS };
+
+static const char *const with_keeper[] = {"--keeper", "auto", NULL};
+
+static struct cnre *attach(const struct world *world)
+{
+	struct cnre_options options = {.size = sizeof options, .socket = world->socket, .timeout_ns = 20000000000};
+	struct cnre *client = NULL;
+	int r = cnre_attach(&client, world->model, &options);
+
+	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
+	return client;
+}
+
+static uint64_t sum_of(const struct cnre_expert *expert)
+{
+	uint64_t sum = 0;
+
+	for (int role = 0; role < CNRE_ROLES; role++)
+		for (uint64_t i = 0; i < expert->part[role].bytes; i++)
+			sum = sum * 31 + ((const unsigned char *)expert->part[role].data)[i];
+	return sum;
+}
+
+static int acquire(struct cnre *client, uint32_t object, struct cnre_expert *ret_expert)
+{
+	return cnre_acquire(client, object / EXPERTS, object % EXPERTS, 30000000000, ret_expert);
+}
+
+/* What every expert's bytes add up to, read through the first manager. */
+static void read_all(struct cnre *client, uint64_t sums[ALL])
+{
+	for (uint32_t i = 0; i < ALL; i++) {
+		struct cnre_expert expert;
+
+		cr_assert_eq(acquire(client, i, &expert), 0);
+		sums[i] = sum_of(&expert);
+		cr_assert_eq(cnre_release(client, &expert), 0);
+	}
+}
+
+struct expectation {
+	struct world *world;
+	uint64_t epoch;
+};
+
+/* Asks without asserting: while nobody serves, cnrectl fails, and that is expected. */
+static int is_serving(void *context)
+{
+	const struct expectation *expected = context;
+	const char *const arguments[] = {"--socket", expected->world->socket, "status", "--json", NULL};
+	static char output[1 << 18];
+	char wanted[64];
+
+	(void)snprintf(wanted, sizeof wanted, "\"epoch\":%llu,", (unsigned long long)expected->epoch);
+	return world_run("cnrectl", arguments, output, sizeof output) == 0 && strstr(output, wanted) != NULL;
+}
+
+static pid_t manager_of(struct world *world)
+{
+	return (pid_t)world_status(world, "pid");
+}
+
+static void kill_and_wait(struct world *world)
+{
+	struct expectation expected = {.world = world, .epoch = world_status(world, "epoch") + 1};
+
+	cr_assert_eq(kill(manager_of(world), SIGKILL), 0);
+	cr_assert(world_wait_until(is_serving, &expected, 30), "no incarnation %llu came",
+		  (unsigned long long)expected.epoch);
+}
+
+Test(system_restart, residents_and_leases_survive_and_nothing_is_read_again)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_expert held;
+	uint64_t sums[ALL], loads;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, with_keeper), 0);
+	client = attach(&world);
+	read_all(client, sums);
+	loads = world_stat(&world, "loads");
+	cr_assert_eq(acquire(client, 5, &held), 0);
+	for (int round = 0; round < 3; round++) {
+		kill_and_wait(&world);
+		cr_assert_eq(world_stat(&world, "resident_objects"), ALL);
+		cr_assert_eq(world_stat(&world, "clients"), 1);
+		cr_assert_eq(world_stat(&world, "leased_objects"), 1);
+		for (uint32_t i = 0; i < ALL; i++) {
+			struct cnre_expert expert;
+
+			cr_assert_eq(acquire(client, i, &expert), 0);
+			cr_assert_eq(expert.flags & CNRE_WAS_RESIDENT, CNRE_WAS_RESIDENT);
+			cr_assert_eq(sum_of(&expert), sums[i]);
+			cr_assert_eq(cnre_release(client, &expert), 0);
+		}
+		cr_assert_eq(sum_of(&held), sums[5]);
+	}
+	cr_assert_eq(world_stat(&world, "loads"), loads, "bytes were read again");
+	cr_assert_eq(world_stat(&world, "bytes_loaded") - world_stat(&world, "bytes_evicted"),
+		     world_stat(&world, "resident_bytes"));
+	cr_assert_eq(cnre_release(client, &held), 0);
+	cnre_detach(client);
+	cr_assert_eq(world_stat(&world, "clients"), 0);
+	cr_assert_eq(world_stop(&world, SIGTERM), 0, "the keeper ends with its manager, status 0");
+	cr_assert_neq(access(world.socket, F_OK), 0);
+	world_close(&world);
+}
+
+/* ---- under load ---- */
+
+struct load {
+	struct world *world;
+	const uint64_t *sums;
+	_Atomic int stop, failed, wrong;
+	_Atomic uint64_t calls;
+};
+
+static void *use_experts(void *argument)
+{
+	struct load *load = argument;
+	struct cnre *client = attach(load->world);
+	uint64_t state = 88172645463325252ull;
+
+	while (!atomic_load_explicit(&load->stop, memory_order_relaxed)) {
+		struct cnre_expert expert;
+		uint32_t object;
+
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		object = (uint32_t)(state >> 20) % ALL;
+		if (acquire(client, object, &expert) != 0) {
+			atomic_fetch_add_explicit(&load->failed, 1, memory_order_relaxed);
+			continue;
+		}
+		if (sum_of(&expert) != load->sums[object])
+			atomic_fetch_add_explicit(&load->wrong, 1, memory_order_relaxed);
+		(void)cnre_release(client, &expert);
+		atomic_fetch_add_explicit(&load->calls, 1, memory_order_relaxed);
+	}
+	cnre_detach(client);
+	return NULL;
+}
+
+static int restarts_wanted(void)
+{
+	const char *text = getenv("CNRE_RESTARTS");
+
+	return text != NULL ? atoi(text) : 8;
+}
+
+Test(system_restart, no_call_fails_and_no_byte_is_wrong_while_the_manager_is_killed_under_misses)
+{
+	static const char *const tight[] = {"--keeper", "auto", "--ram", "700K",
+					    NULL}; /* half: misses and evictions all the time */
+	struct world world;
+	struct load load = {.world = &world};
+	uint64_t sums[ALL];
+	struct cnre *client;
+	pthread_t thread;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, tight), 0);
+	client = attach(&world);
+	read_all(client, sums);
+	cnre_detach(client);
+	load.sums = sums;
+	cr_assert_eq(pthread_create(&thread, NULL, use_experts, &load), 0);
+	for (int i = 0; i < restarts_wanted(); i++) {
+		uint64_t calls = atomic_load_explicit(&load.calls, memory_order_relaxed);
+
+		kill_and_wait(&world);
+		while (atomic_load_explicit(&load.calls, memory_order_relaxed) < calls + 50)
+			(void)usleep(1000); /* the suite's time limit ends a standstill */
+	}
+	atomic_store_explicit(&load.stop, 1, memory_order_relaxed);
+	(void)pthread_join(thread, NULL);
+	cr_assert_eq(load.failed, 0);
+	cr_assert_eq(load.wrong, 0);
+	cr_assert_eq(world_stat(&world, "hits") + world_stat(&world, "misses"), world_stat(&world, "accesses"));
+	cr_assert_leq(world_status(&world, "pool.used_bytes"), 700 << 10);
+	world_close(&world);
+}
+
+/* ---- the keeper ---- */
+
+static int keeper_is_new(void *context)
+{
+	const int *pids = context; /* manager, former keeper */
+	char path[64], line[512];
+	int fd, parent_changed = 0;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/status", pids[0]);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, line, sizeof line - 1);
+	(void)close(fd);
+	if (n > 0) {
+		char former[32];
+
+		line[n] = '\0';
+		(void)snprintf(former, sizeof former, "PPid:\t%d\n", pids[1]);
+		parent_changed = strstr(line, former) == NULL;
+	}
+	return parent_changed;
+}
+
+Test(system_restart, a_killed_keeper_is_replaced_and_the_next_death_of_the_manager_survived)
+{
+	struct world world;
+	struct cnre *client;
+	uint64_t sums[ALL];
+	int pids[2];
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, with_keeper), 0);
+	client = attach(&world);
+	read_all(client, sums);
+	pids[0] = manager_of(&world);
+	pids[1] = world.manager;
+	(void)world_stop(&world, SIGKILL); /* the keeper */
+	cr_assert(world_wait_until(keeper_is_new, pids, 10));
+	while (!world_log_has(&world, "started another one"))
+		(void)usleep(1000);
+	cr_assert_eq(world_stat(&world, "clients"), 1, "the manager serves on meanwhile");
+	kill_and_wait(&world);
+	cr_assert_eq(world_stat(&world, "resident_objects"), ALL);
+	read_all(client, sums);
+	cr_assert_eq(world_stat(&world, "loads"), ALL);
+	cnre_detach(client);
+	cr_assert_eq(kill(manager_of(&world), SIGTERM), 0);
+	while (access(world.socket, F_OK) == 0)
+		(void)usleep(1000);
+	world_close(&world);
+}
+
+/* A session that nobody keeps could lose its leases with the manager, so it is refused; who is attached goes on. */
+Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_refused_in_time)
+{
+	struct world world;
+	struct cnre *client;
+	uint64_t sums[ALL];
+	pid_t child;
+	int status = 0;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, with_keeper), 0);
+	client = attach(&world);
+	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
+	read_all(client, sums);
+	child = fork();
+	if (child == 0) {
+		struct cnre_options options = {
+			.size = sizeof options, .socket = world.socket, .timeout_ns = 20000000000};
+		struct cnre *other;
+
+		_exit(cnre_attach(&other, "tiny-olmoe", &options) == -ETIMEDOUT ? 0 : 1);
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert_eq(status, 0);
+	cr_assert_eq(kill(world.manager, SIGCONT), 0);
+	child = fork();
+	if (child == 0) {
+		struct cnre_options options = {
+			.size = sizeof options, .socket = world.socket, .timeout_ns = 20000000000};
+		struct cnre *other;
+
+		_exit(cnre_attach(&other, "tiny-olmoe", &options) == 0 ? 0 : 1);
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert_eq(status, 0);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+/* ---- what must not survive ---- */
+
+static void add_to_config(const struct world *world)
+{
+	char path[256];
+	int fd;
+
+	(void)snprintf(path, sizeof path, "%s/config.json", world->model);
+	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(write(fd, "\n", 1), 1);
+	(void)close(fd);
+}
+
+Test(system_restart, another_checkpoint_is_not_adopted_and_leases_stay_readable)
+{
+	struct world world;
+	struct expectation fresh = {.world = &world, .epoch = 1};
+	struct cnre *client;
+	struct cnre_expert held, other;
+	uint64_t sums[ALL], sum;
+	int r;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, with_keeper), 0);
+	client = attach(&world);
+	cr_assert_eq(acquire(client, 7, &held), 0);
+	sum = sum_of(&held);
+	add_to_config(&world);
+	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
+	cr_assert(world_wait_until(is_serving, &fresh, 30), "it starts anew");
+	cr_assert(world_log_has(&world, "other models"));
+	cr_assert_eq(sum_of(&held), sum);
+	r = acquire(client, 9, &other);
+	cr_assert_eq(r, -EPIPE, "a miss says that the manager is gone: %d", r);
+	cr_assert_eq(cnre_release(client, &held), 0);
+	cnre_detach(client);
+	client = attach(&world);
+	read_all(client, sums);
+	cr_assert_eq(sums[7], sum);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+/* ---- clients that end while nobody serves ---- */
+
+static int no_client_left(void *context)
+{
+	return world_stat(context, "clients") == 0;
+}
+
+Test(system_restart, a_client_that_dies_while_the_manager_is_dead_is_noticed)
+{
+	struct world world;
+	struct expectation next = {.world = &world, .epoch = 2};
+	int ready[2];
+	char byte;
+	pid_t child;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, with_keeper), 0);
+	cr_assert_eq(pipe2(ready, O_CLOEXEC), 0);
+	child = fork();
+	if (child == 0) {
+		struct cnre_options options = {
+			.size = sizeof options, .socket = world.socket, .timeout_ns = 20000000000};
+		struct cnre *client;
+		struct cnre_expert expert;
+
+		if (cnre_attach(&client, world.model, &options) != 0 || acquire(client, 3, &expert) != 0)
+			_exit(1);
+		(void)!write(ready[1], "r", 1);
+		(void)pause();
+		_exit(2);
+	}
+	cr_assert_eq(read(ready[0], &byte, 1), 1);
+	/* The keeper is stopped first, so that nobody serves when the client dies. */
+	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
+	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+	cr_assert_eq(kill(world.manager, SIGCONT), 0);
+	cr_assert(world_wait_until(is_serving, &next, 30));
+	cr_assert(world_wait_until(no_client_left, &world, 10));
+	cr_assert_eq(world_stat(&world, "leased_objects"), 0);
+	cr_assert_eq(world_status(&world, "pool.reserved_slabs"), 0);
+	world_close(&world);
+}
+
+Test(system_restart, set_ram_outlives_the_manager_it_was_said_to)
+{
+	static const char *const options[] = {"--keeper", "auto", "--ram", "1200K", NULL};
+	struct world world;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, options), 0);
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "set", "ram", "900K", NULL},
+			       NULL, 0),
+		     0);
+	kill_and_wait(&world);
+	cr_assert_eq(world_stat(&world, "budget_bytes"), 900 << 10);
+	world_close(&world);
+}
+
+Test(system_restart, a_manager_that_cannot_start_again_is_given_up_and_leases_stay_readable)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_expert held, other;
+	char moved[256];
+	uint64_t sum;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, with_keeper), 0);
+	client = attach(&world);
+	cr_assert_eq(acquire(client, 1, &held), 0);
+	sum = sum_of(&held);
+	(void)snprintf(moved, sizeof moved, "%s-moved", world.model);
+	cr_assert_eq(rename(world.model, moved), 0);
+	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
+	while (!world_log_has(&world, "giving up"))
+		(void)usleep(1000);
+	cr_assert_eq(acquire(client, 2, &other), -EPIPE);
+	cr_assert_eq(sum_of(&held), sum);
+	cr_assert_eq(cnre_release(client, &held), 0);
+	cnre_detach(client);
+	cr_assert_neq(world_stop(&world, 0), 0, "the keeper's exit status says that it failed");
+	world_close(&world);
+}
