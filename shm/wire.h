@@ -20,9 +20,10 @@
 #define CNRE_SHM_WIRE_H
 
 #include "shm/layout.h"
+#include "shm/packet.h"
 
 #define CNRE_WIRE_MAGIC 0x43524e45u
-#define CNRE_WIRE_FDS_MAX 128             /* descriptors in one message; the kernel's own bound is 253 */
+#define CNRE_WIRE_FDS_MAX CNRE_PACKET_FDS_MAX
 #define CNRE_WIRE_MODEL_MAX 4096
 #define CNRE_WIRE_CONTROL_MAX 16384       /* JSON text of a control request */
 #define CNRE_WIRE_MESSAGE_MAX 32768
