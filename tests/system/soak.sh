@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Twenty seconds of honest clients on a real manager while clients are killed and stopped and the budget moves; then the
+# A minute of honest clients on a real manager while clients are killed and stopped and the budget moves; then the
 # same with a budget that holds everything, and with managers killed where a keeper starts the next one. tests/soak/ says
 # what must hold. Exit status 0 passed, 1 failed, 77 the program is missing.
 set -u
@@ -10,7 +10,7 @@ export CNRE_BUILD=$build
 for program in soak cnre-managerd cnrectl cnre-gen; do
 	[ -x "$build/$program" ] || { echo "$build/$program is not built"; exit 77; }
 done
-seconds=${SOAK_SECONDS:-20}
+seconds=${SOAK_SECONDS:-30}
 
 soak() # arguments...
 {
@@ -22,7 +22,7 @@ soak --seconds $((seconds / 2)) --kill-clients $((seconds * 3)) --stop-clients $
 	--set-ram $((seconds / 4)) --seed 1 || exit 1
 soak --seconds $((seconds / 4)) --kill-clients $seconds --fits --seed 2 || exit 1
 if "$build/cnre-managerd" --help | grep -q -- --keeper; then
-	soak --seconds $seconds --kill-managers 3 --kill-clients $seconds --stop-clients $seconds --seed 3 || exit 1
+	soak --seconds $seconds --kill-managers 20 --kill-clients $seconds --stop-clients $seconds --seed 3 || exit 1
 	soak --seconds $((seconds / 4)) --kill-managers 1 --fits --seed 4 || exit 1
 else
 	soak --seconds $((seconds / 4)) --manager --io --manager pool --seed 3 || exit 1
