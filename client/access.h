@@ -54,8 +54,19 @@ struct cnre_access_repost {
 int cnre_access_wait(struct cnre *client, struct cnre_access *access, int64_t deadline_ns,
 		     struct cnre_access_repost repost);
 
-/* What every slice ends with: -EPIPE, or 0 after posting again. */
-int cnre_access_slice(struct cnre *client, struct cnre_access_repost repost);
+/* What a wait looks at besides its words: at the end of each slice, and when another incarnation has taken over. */
+struct cnre_slice {
+	int64_t end_ns;
+	uint32_t epoch;
+};
+
+void cnre_slice_begin(const struct cnre *client, struct cnre_slice *ret_slice);
+
+/* How long to sleep now: until the slice ends, at most left_ns. */
+int64_t cnre_slice_sleep_ns(const struct cnre_slice *slice, int64_t left_ns);
+
+/* After every sleep. When a look is due: -EPIPE, or 0 after posting again, and the next slice has begun. Else 0. */
+int cnre_slice_look(struct cnre *client, struct cnre_slice *slice, struct cnre_access_repost repost);
 
 /* Settles a miss that ended (READY or failed) as the one that started its load, or as a join. 1: joined. */
 int cnre_access_settle(struct cnre *client, uint32_t layer, const struct cnre_access *access);

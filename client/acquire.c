@@ -5,6 +5,7 @@
  * system call, no lock, no allocation.
  */
 #include "base/clock.h"
+#include "base/crash.h"
 #include "client/access.h"
 #include "client/connection.h"
 #include "client/hot.h"
@@ -51,6 +52,7 @@ static int give_up(struct acquire *acquire)
 
 	if (cnre_word_state(cnre_ledger_load_state(entry)) == CNRE_STATE_ABSENT)
 		cnre_post_one(acquire->client, CNRE_REQUEST_PREFETCH, acquire->layer, acquire->access->object);
+	CNRE_CRASH_POINT("acquire-giving-up");
 	(void)cnre_lease_lower(acquire->client, acquire->access->object); /* it is up */
 	return -ETIMEDOUT;
 }
@@ -61,12 +63,16 @@ static int acquire_missing(struct acquire *acquire, struct cnre_access_name name
 	struct cnre *client = acquire->client;
 	int64_t start_ns = cnre_clock_now_ns();
 	int64_t deadline_ns = cnre_clock_deadline_ns(timeout_ns);
+	const char *base = NULL;
 	int r = cnre_access_judge(acquire->access, word); /* the first look, which remembers the generation */
 
 	cnre_access_add_misses(client, name.layer, 1);
 	if (r == 0 && timeout_ns != 0 && cnre_access_needs_post(&client->entry[acquire->access->object], word))
 		cnre_post_one(client, CNRE_REQUEST_LOAD, name.layer, acquire->access->object);
+	CNRE_CRASH_POINT("acquire-posted");
 	r = cnre_access_wait(client, acquire->access, deadline_ns, (struct cnre_access_repost){post_again, acquire});
+	if (r == 0)
+		r = cnre_view_resolve(client, acquire->access->object, cnre_clock_left_ns(deadline_ns), &base);
 	cnre_access_add_wait(client, name.layer, start_ns);
 	if (r == -ETIMEDOUT)
 		return give_up(acquire);
@@ -78,7 +84,22 @@ static int acquire_missing(struct acquire *acquire, struct cnre_access_name name
 		return cnre_access_fail(client, name.layer, acquire->access, r);
 	}
 	return cnre_access_take(client, acquire->access, name,
-				cnre_access_settle(client, name.layer, acquire->access) ? CNRE_JOINED : 0, ret_expert);
+				cnre_access_settle(client, name.layer, acquire->access) ? CNRE_JOINED : 0, base,
+				ret_expert);
+}
+
+/* A hit needs the manager only when the pool has grown since this process last asked. */
+static int acquire_resident(struct cnre *client, const struct cnre_access *access, struct cnre_access_name name,
+			    int64_t timeout_ns, struct cnre_expert *ret_expert)
+{
+	const char *base;
+	int r = cnre_view_resolve(client, access->object, timeout_ns, &base);
+
+	if (r < 0) {
+		(void)cnre_lease_lower(client, access->object); /* it is up */
+		return r;
+	}
+	return cnre_access_take(client, access, name, CNRE_WAS_RESIDENT, base, ret_expert);
 }
 
 int cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns,
@@ -100,12 +121,13 @@ int cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t t
 	r = cnre_lease_raise(client, access.object, 1 + visit, &access.position);
 	if (r < 0)
 		return r;
+	CNRE_CRASH_POINT("acquire-leased");
 	word = cnre_ledger_load_state(&client->entry[access.object]);
 	if (visit)
 		log_visit(client, layer, access.position++);
 	if (cnre_word_state(word) == CNRE_STATE_READY) {
 		cnre_access_log_put(client->log, access.position, CNRE_LOG_ACCESS, 1, access.object);
-		return cnre_access_take(client, &access, name, CNRE_WAS_RESIDENT, ret_expert);
+		return acquire_resident(client, &access, name, timeout_ns, ret_expert);
 	}
 	cnre_access_log_put(client->log, access.position, CNRE_LOG_ACCESS, 0, access.object);
 	return acquire_missing(&(struct acquire){client, &access, layer}, name, timeout_ns, word, ret_expert);
@@ -126,6 +148,7 @@ int cnre_release(struct cnre *client, struct cnre_expert *expert)
 	if (r < 0)
 		return r;
 	expert->lease = 0;
+	CNRE_CRASH_POINT("release-cookie-ended");
 	return cnre_lease_lower(client, object);
 }
 

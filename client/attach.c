@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ATTACH_TRIES_MAX 8 /* sessions that end before the pool is mapped; each costs a manager its life */
+
 static uint32_t spin_limit(void)
 {
 	cpu_set_t set;
@@ -22,6 +24,20 @@ static uint32_t spin_limit(void)
 	return CNRE_SPIN_MAX_NS;
 }
 
+/* What complete() made: an attempt that starts over begins empty. */
+static void free_completed(struct cnre *client)
+{
+	cnre_cookies_done(&client->cookies);
+	free((void *)client->shape_view);
+	free(client->shape_part_off);
+	free((void *)client->claim);
+	free((void *)client->prefetch);
+	client->shape_view = NULL;
+	client->shape_part_off = NULL;
+	client->claim = NULL;
+	client->prefetch = NULL;
+}
+
 /* Only this process's own memory: what a forked child may free, too. */
 static void free_private(struct cnre *client)
 {
@@ -31,15 +47,21 @@ static void free_private(struct cnre *client)
 		free(client->spare);
 		client->spare = next;
 	}
-	cnre_cookies_done(&client->cookies);
-	free((void *)client->shape_view);
-	free(client->shape_part_off);
-	free((void *)client->claim);
-	free((void *)client->prefetch);
+	free_completed(client);
 	free(client->pool);
 	free(client->buffer);
 	cnre_owner_close(client->owner);
 	free(client);
+}
+
+static void init_monotonic(pthread_cond_t *condition)
+{
+	pthread_condattr_t attributes;
+
+	(void)pthread_condattr_init(&attributes); /* these do not fail on Linux */
+	(void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(condition, &attributes);
+	(void)pthread_condattr_destroy(&attributes);
 }
 
 static int make_client(struct cnre **ret_client)
@@ -60,6 +82,7 @@ static int make_client(struct cnre **ret_client)
 	atomic_store_explicit(&client->spin_ns, client->spin_limit_ns, memory_order_relaxed);
 	(void)pthread_mutex_init(&client->control, NULL); /* cannot fail for a default mutex */
 	(void)pthread_mutex_init(&client->admission, NULL);
+	init_monotonic(&client->asked);
 	client->buffer = malloc(CNRE_WIRE_MESSAGE_MAX);
 	client->pool = calloc(CNRE_SEGMENTS_MAX, sizeof *client->pool);
 	r = client->buffer == NULL || client->pool == NULL ? -ENOMEM : cnre_owner_open(&client->owner);
@@ -86,27 +109,41 @@ static int complete(struct cnre *client, const struct cnre_attach_request *reque
 	if ((request->options.flags & CNRE_NO_EXPERTS) == 0) {
 		r = cnre_map_pool(client, request->deadline_ns);
 		if (r < 0)
-			return r == -EPIPE ? -ECONNREFUSED : r; /* it left in the middle */
+			return r;
 	}
 	return cnre_registry_enter(client);
 }
 
-static int attach_at(struct cnre *client, const struct cnre_attach_request *request,
-		     const struct cnre_endpoint *endpoint)
+static int attach_once(struct cnre *client, const struct cnre_attach_request *request,
+		       const struct cnre_endpoint *endpoint)
 {
-	int r;
+	int r = cnre_session_open(client, request, endpoint);
 
-	if (cnre_registry_has(endpoint->path, request->by_path ? request->fingerprint.identity : NULL, request->model))
-		return -EBUSY;
-	r = cnre_session_open(client, request, endpoint);
 	if (r < 0)
 		return r;
 	r = complete(client, request);
 	if (r < 0) {
 		cnre_map_done(client);
 		cnre_session_close(client);
+		free_completed(client);
 	}
 	return r;
+}
+
+/*
+ * -EPIPE: the manager welcomed us and hung up before the pool was mapped, as one does that cannot be continued by its
+ * successor. Nobody has seen the session yet, so this is no other case than an end of file before the welcome (R30).
+ */
+static int attach_at(struct cnre *client, const struct cnre_attach_request *request,
+		     const struct cnre_endpoint *endpoint)
+{
+	int r = -EPIPE;
+
+	if (cnre_registry_has(endpoint->path, request->by_path ? request->fingerprint.identity : NULL, request->model))
+		return -EBUSY;
+	for (int i = 0; i < ATTACH_TRIES_MAX && r == -EPIPE; i++)
+		r = attach_once(client, request, endpoint);
+	return r == -EPIPE ? -ECONNREFUSED : r;
 }
 
 /* The system's manager may not be there, not be for us, or not serve this model; then this user's own is asked. */
@@ -190,6 +227,7 @@ void cnre_detach(struct cnre *client)
 	cnre_registry_leave(client);
 	cnre_map_done(client);
 	cnre_session_close(client);
+	(void)pthread_cond_destroy(&client->asked);
 	(void)pthread_mutex_destroy(&client->control);
 	(void)pthread_mutex_destroy(&client->admission);
 	free_private(client);

@@ -6,6 +6,7 @@
 #include "client/batch.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "client/admission.h"
 #include "client/connection.h"
 #include "client/hot.h"
@@ -144,8 +145,10 @@ static uint32_t raise_leases(struct cnre_batch *batch)
 {
 	uint32_t raised = 0;
 
-	for (uint32_t i = 0; i < batch->count; i++)
+	for (uint32_t i = 0; i < batch->count; i++) {
 		raised += CNRE_LEDGER_LEASES(cnre_ledger_add(&batch->client->ledger[batch->access[i].object])) == 0;
+		CNRE_CRASH_POINT("batch-raising");
+	}
 	return raised;
 }
 
@@ -199,46 +202,17 @@ void cnre_batch_admit(struct cnre_batch *batch, uint64_t position)
 	atomic_store_explicit(&client->last_layer, batch->layer, memory_order_relaxed);
 	cnre_access_log_put(client->log, position, CNRE_LOG_VISIT, batch->token_count, batch->layer);
 	missed = look_at_states(batch, position + 1);
+	CNRE_CRASH_POINT("batch-looked");
 	if (missed > 0) {
 		cnre_access_add_misses(client, batch->layer, missed);
 		cnre_batch_post(batch);
+		CNRE_CRASH_POINT("batch-posted");
 	}
 	/* Leased by this client already, so counted once. The caller runs the queue on: no answer to the mark here. */
 	cnre_gauge_give_locked(client, shared);
 }
 
 /* ---- taking ---- */
-
-static void name_failed(struct cnre_batch *batch, uint32_t index, struct cnre_expert *ret_expert)
-{
-	const struct cnre *client = batch->client;
-
-	ret_expert->lease = 0;
-	ret_expert->layer = batch->layer;
-	ret_expert->expert = batch->access[index].object - client->layer[batch->layer].first_object;
-	ret_expert->index = index;
-}
-
-/* The access of this index has ended with r (0: READY): to the caller, or back. */
-static int hand_out(struct cnre_batch *batch, uint32_t index, int r, struct cnre_expert *ret_expert)
-{
-	struct cnre *client = batch->client;
-	struct cnre_access *access = &batch->access[index];
-	struct cnre_access_name name = {.layer = batch->layer,
-					.expert = access->object - client->layer[batch->layer].first_object,
-					.index = index};
-	uint32_t flags = CNRE_WAS_RESIDENT;
-
-	if (access->missed && r != -EPIPE)
-		flags = cnre_access_settle(client, batch->layer, access) ? CNRE_JOINED : 0;
-	if (r < 0)
-		r = cnre_access_fail(client, batch->layer, access, r);
-	else
-		r = cnre_access_take(client, access, name, flags, ret_expert);
-	if (r < 0)
-		name_failed(batch, index, ret_expert);
-	return r;
-}
 
 /* Exactly one caller has an index at a time. */
 static int claim(struct cnre_access *access)
@@ -260,6 +234,48 @@ static int is_claimed(const struct cnre_access *access)
 {
 	/* [B5] relaxed: a look; [B3] decides. */
 	return atomic_load_explicit(&access->taken, memory_order_relaxed) != 0;
+}
+
+static void name_failed(struct cnre_batch *batch, uint32_t index, struct cnre_expert *ret_expert)
+{
+	const struct cnre *client = batch->client;
+
+	ret_expert->lease = 0;
+	ret_expert->layer = batch->layer;
+	ret_expert->expert = batch->access[index].object - client->layer[batch->layer].first_object;
+	ret_expert->index = index;
+}
+
+/*
+ * The access of this index, which the caller claims, has ended with r (0: READY): to the caller, or back. -ETIMEDOUT: it
+ * is not claimed any more and its lease is up, as it was.
+ */
+static int hand_out(struct cnre_batch *batch, uint32_t index, int r, int64_t timeout_ns, struct cnre_expert *ret_expert)
+{
+	struct cnre *client = batch->client;
+	struct cnre_access *access = &batch->access[index];
+	struct cnre_access_name name = {.layer = batch->layer,
+					.expert = access->object - client->layer[batch->layer].first_object,
+					.index = index};
+	uint32_t flags = CNRE_WAS_RESIDENT;
+	const char *base = NULL;
+
+	CNRE_CRASH_POINT("batch-handing-out");
+	if (r == 0)
+		r = cnre_view_resolve(client, access->object, timeout_ns, &base);
+	if (r == -ETIMEDOUT) {
+		unclaim(access);
+		return r;
+	}
+	if (access->missed && r != -EPIPE)
+		flags = cnre_access_settle(client, batch->layer, access) ? CNRE_JOINED : 0;
+	if (r < 0)
+		r = cnre_access_fail(client, batch->layer, access, r);
+	else
+		r = cnre_access_take(client, access, name, flags, base, ret_expert);
+	if (r < 0)
+		name_failed(batch, index, ret_expert);
+	return r;
 }
 
 static int check_batch(const struct cnre_batch *batch, const struct cnre_expert *ret_expert)
@@ -292,7 +308,7 @@ int cnre_batch_wait(struct cnre_batch *batch, uint32_t index, int64_t timeout_ns
 		return -EINVAL;
 	access = &batch->access[index];
 	if (is_ready_now(batch, access))
-		return hand_out(batch, index, 0, ret_expert);
+		return hand_out(batch, index, 0, timeout_ns, ret_expert);
 	start_ns = cnre_clock_now_ns();
 	deadline_ns = cnre_clock_deadline_ns(timeout_ns);
 	r = cnre_admission_wait(batch, deadline_ns);
@@ -300,11 +316,7 @@ int cnre_batch_wait(struct cnre_batch *batch, uint32_t index, int64_t timeout_ns
 		r = cnre_access_wait(batch->client, access, deadline_ns,
 				     (struct cnre_access_repost){cnre_batch_post, batch});
 	cnre_access_add_wait(batch->client, batch->layer, start_ns);
-	if (r == -ETIMEDOUT) {
-		unclaim(access);
-		return r;
-	}
-	return hand_out(batch, index, r, ret_expert);
+	return hand_out(batch, index, r, cnre_clock_left_ns(deadline_ns), ret_expert);
 }
 
 /*
@@ -348,13 +360,14 @@ static int find_ended(struct cnre_batch *batch, int gone, struct cnre_wait_word 
 static int wait_next(struct cnre_batch *batch, int64_t deadline_ns, uint32_t *ret_index, int *ret_status)
 {
 	struct cnre_wait_word words[CNRE_WAIT_WORDS_MAX];
-	int64_t slice_end_ns = cnre_clock_deadline_ns(CNRE_WAIT_SLICE_NS);
 	int gone = cnre_connection_is_gone(batch->client) ? -EPIPE : 0;
+	struct cnre_slice slice;
 	int may_spin = 1;
 	uint32_t count;
 
+	cnre_slice_begin(batch->client, &slice);
 	for (;;) {
-		int64_t left_ns, slice_ns;
+		int64_t left_ns;
 		int unasked;
 		int found = find_ended(batch, gone, words, &count, ret_index, ret_status, &unasked);
 
@@ -375,14 +388,9 @@ static int wait_next(struct cnre_batch *batch, int64_t deadline_ns, uint32_t *re
 		    cnre_wait_spin(batch->client, words, count < CNRE_WAIT_WORDS_MAX ? count : CNRE_WAIT_WORDS_MAX))
 			continue;
 		may_spin = 0;
-		slice_ns = cnre_clock_left_ns(slice_end_ns);
-		if (slice_ns == 0) {
-			gone = cnre_access_slice(batch->client, (struct cnre_access_repost){cnre_batch_post, batch});
-			slice_end_ns = cnre_clock_deadline_ns(CNRE_WAIT_SLICE_NS);
-			continue;
-		}
-		(void)cnre_wait_any(words, count,
-				    left_ns < slice_ns ? left_ns : slice_ns); /* looked at again either way */
+		/* Looked at again either way. */
+		(void)cnre_wait_any(words, count, cnre_slice_sleep_ns(&slice, left_ns));
+		gone = cnre_slice_look(batch->client, &slice, (struct cnre_access_repost){cnre_batch_post, batch});
 	}
 }
 
@@ -406,7 +414,7 @@ int cnre_batch_next(struct cnre_batch *batch, int64_t timeout_ns, struct cnre_ex
 		cnre_access_add_wait(batch->client, batch->layer, start_ns);
 	if (r <= 0)
 		return r;
-	r = hand_out(batch, index, status, ret_expert);
+	r = hand_out(batch, index, status, cnre_clock_left_ns(deadline_ns), ret_expert);
 	return r < 0 ? r : 1;
 }
 
@@ -423,8 +431,10 @@ int cnre_batch_end(struct cnre_batch *batch)
 	/* [B7] acquire, pairs with [D1]: the accesses; 0 now means never, it is out of the queue. */
 	if (atomic_load_explicit(&batch->admitted, memory_order_acquire) != 0)
 		for (uint32_t i = 0; i < batch->count; i++)
-			if (!is_claimed(&batch->access[i]))
+			if (!is_claimed(&batch->access[i])) {
+				CNRE_CRASH_POINT("batch-ending");
 				(void)cnre_lease_lower(batch->client, batch->access[i].object); /* it is up */
+			}
 	keep_spare(batch);
 	return 0;
 }

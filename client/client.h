@@ -17,11 +17,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sys/types.h>
 
 #define CNRE_NO_LAYER UINT32_MAX
 #define CNRE_SPIN_MIN_NS 1000
 #define CNRE_SPIN_MAX_NS 20000           /* a futex wake costs up to 100 us on a halted CPU */
-#define CNRE_ANSWER_NS 10000000000LL     /* the manager's time for an answer on a running session */
+#define CNRE_ANSWER_MIN_NS 50000000LL    /* even a poll waits so long for a segment that is new to this process */
 #define CNRE_DETACH_NS 1000000000LL      /* how long detach waits for the manager's word */
 #define CNRE_BATCH_EXPERTS_MAX (1u << 20)
 #define CNRE_SPARE_BATCHES_MAX 64u
@@ -73,8 +74,12 @@ struct cnre {
 	_Atomic uint32_t spin_ns;                 /* adapts between CNRE_SPIN_MIN_NS and the limit */
 	_Atomic uint32_t gone;                    /* 1: the socket hung up; misses are -EPIPE */
 
-	pthread_mutex_t control;                  /* one request on the socket at a time: socket, buffer, next_id */
+	pthread_mutex_t control;                  /* asking */
+	pthread_cond_t asked;                     /* asking is 0 again; on CLOCK_MONOTONIC */
+	int asking;                               /* 1: a thread has the socket, buffer, next_id, and the pool's map */
 	int socket;
+	dev_t socket_device;                      /* whether the number is still the socket that was connected */
+	ino_t socket_inode;
 	uint32_t next_id;
 	char *buffer;                             /* CNRE_WIRE_MESSAGE_MAX */
 
@@ -96,6 +101,13 @@ static inline int cnre_client_check(const struct cnre *client)
 		return -EINVAL;
 	/* [O1] relaxed: set before the client was returned; the kernel wipes it at fork. */
 	return atomic_load_explicit(client->owner, memory_order_relaxed) != 0 ? 0 : -ECHILD;
+}
+
+/* The manager's incarnation; 0 before the page is mapped. A new one has taken the segments over as they were (R28). */
+static inline uint32_t cnre_client_epoch(const struct cnre *client)
+{
+	/* [O6] relaxed: only compared; what the successor did is behind words with orders of their own. */
+	return client->page == NULL ? 0 : atomic_load_explicit(&client->page->epoch, memory_order_relaxed);
 }
 
 /* 0 and the object's index, or -ENOENT: no such layer, a dense one, or no such expert. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests on the manager's socket; see connection.h. */
+/* The manager's socket: opening, closing, and whether it is still there and still ours; see connection.h. */
 #include "client/connection.h"
 
 #include "base/clock.h"
@@ -7,111 +7,58 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define POLL_MS_MAX 60000 /* a longer wait is several polls */
+/* ---- whose descriptor it is ---- */
 
-int cnre_connection_open(const char *path)
+/* A socket's inode number is its own for as long as it lives. */
+static int remember(struct cnre *client, int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	client->socket_device = status.st_dev;
+	client->socket_inode = status.st_ino;
+	client->socket = fd;
+	return 0;
+}
+
+int cnre_connection_is_ours(const struct cnre *client)
+{
+	struct stat status;
+
+	return client->socket >= 0 && fstat(client->socket, &status) == 0 && S_ISSOCK(status.st_mode) &&
+	       status.st_dev == client->socket_device && status.st_ino == client->socket_inode;
+}
+
+int cnre_connection_open(struct cnre *client, const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd, r;
 
 	if (strlen(path) >= sizeof address.sun_path)
-		return -ENAMETOOLONG;
+		return -EINVAL;
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-		return fd;
-	r = -errno;
-	(void)close(fd);
+	r = connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? remember(client, fd) : -errno;
+	if (r < 0)
+		(void)close(fd);
 	return r;
 }
 
-void cnre_connection_close_fds(struct cnre_answer *answer)
+void cnre_connection_close(struct cnre *client)
 {
-	for (size_t i = 0; i < answer->fd_count; i++)
-		(void)close(answer->fds[i]);
-	answer->fd_count = 0;
+	if (cnre_connection_is_ours(client))
+		(void)close(client->socket);
+	client->socket = -1;
 }
 
-static int wait_for(int socket, short events, int64_t deadline_ns)
-{
-	struct pollfd wanted = {.fd = socket, .events = events};
-
-	for (;;) {
-		int64_t left_ms = cnre_clock_left_ns(deadline_ns) / CNRE_NS_PER_MS;
-		int n = poll(&wanted, 1, left_ms < POLL_MS_MAX ? (int)left_ms : POLL_MS_MAX);
-
-		if (n > 0)
-			return 0;
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n == 0 && cnre_clock_left_ns(deadline_ns) < CNRE_NS_PER_MS)
-			return -ETIMEDOUT;
-	}
-}
-
-static int send_request(int socket, const void *message, size_t bytes, int64_t deadline_ns)
-{
-	for (;;) {
-		int r = cnre_wire_send(socket, message, bytes, NULL, 0);
-
-		if (r == -ECONNRESET)
-			return -EPIPE;
-		if (r != -EAGAIN)
-			return r;
-		r = wait_for(socket, POLLOUT, deadline_ns);
-		if (r < 0)
-			return r;
-	}
-}
-
-static int receive_answer(struct cnre *client, uint32_t id, int64_t deadline_ns, struct cnre_answer *answer)
-{
-	for (;;) {
-		struct cnre_wire_header header;
-		int r = wait_for(client->socket, POLLIN, deadline_ns);
-
-		if (r < 0)
-			return r;
-		answer->fd_count = 0;
-		r = cnre_wire_receive(client->socket, client->buffer, answer->fds, &answer->fd_count);
-		if (r == -EAGAIN)
-			continue;
-		if (r == 0 || r == -ECONNRESET)
-			return -EPIPE;
-		if (r < 0)
-			return r;
-		memcpy(&header, client->buffer, sizeof header); /* cnre_wire_receive gives a whole header at least */
-		if (header.id == id)
-			return r;
-		cnre_connection_close_fds(answer); /* of a request that was given up */
-	}
-}
-
-int cnre_connection_ask(struct cnre *client, void *message, size_t bytes, enum cnre_wire_type ask,
-			enum cnre_wire_type type, size_t min_bytes, int64_t deadline_ns, struct cnre_answer *ret_answer)
-{
-	uint32_t id = ++client->next_id;
-	int r;
-
-	cnre_wire_fill(message, ask, id, bytes);
-	r = send_request(client->socket, message, bytes, deadline_ns);
-	if (r < 0)
-		return r;
-	r = receive_answer(client, id, deadline_ns, ret_answer);
-	if (r < 0)
-		return r;
-	r = cnre_wire_expect(client->buffer, r, type, min_bytes);
-	if (r < 0)
-		cnre_connection_close_fds(ret_answer);
-	else
-		ret_answer->message = client->buffer;
-	return r;
-}
+/* ---- whether it is there ---- */
 
 int cnre_connection_check(struct cnre *client)
 {
@@ -119,9 +66,39 @@ int cnre_connection_check(struct cnre *client)
 
 	if (cnre_connection_is_gone(client))
 		return -EPIPE;
-	if (poll(&wanted, 1, 0) <= 0 || (wanted.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) == 0)
+	if (poll(&wanted, 1, 0) <= 0 || (wanted.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0)
+		return 0;
+	/* A number that is ours afterwards was ours before; what ended otherwise is not the manager. */
+	if (!cnre_connection_is_ours(client))
 		return 0;
 	/* [N2] relaxed: as [N1]. */
 	atomic_store_explicit(&client->gone, 1, memory_order_relaxed);
 	return -EPIPE;
+}
+
+/* ---- whose turn it is ---- */
+
+int cnre_connection_lock(struct cnre *client, int64_t deadline_ns)
+{
+	struct timespec end = {.tv_sec = deadline_ns / CNRE_NS_PER_S, .tv_nsec = deadline_ns % CNRE_NS_PER_S};
+	int r = 0;
+
+	(void)pthread_mutex_lock(&client->control);
+	while (client->asking && r == 0)
+		r = deadline_ns == CNRE_NEVER ? pthread_cond_wait(&client->asked, &client->control)
+					      : pthread_cond_timedwait(&client->asked, &client->control, &end);
+	if (!client->asking) {
+		client->asking = 1;
+		r = 0;
+	}
+	(void)pthread_mutex_unlock(&client->control);
+	return -r;
+}
+
+void cnre_connection_unlock(struct cnre *client)
+{
+	(void)pthread_mutex_lock(&client->control);
+	client->asking = 0;
+	(void)pthread_cond_signal(&client->asked);
+	(void)pthread_mutex_unlock(&client->control);
 }

@@ -71,7 +71,7 @@ static int fill_given(struct cnre_endpoint *endpoint, const char *socket)
 	if (strcmp(socket, "none") == 0)
 		return -ECONNREFUSED;
 	if (strlen(socket) >= sizeof endpoint->path)
-		return -ENAMETOOLONG;
+		return -EINVAL;
 	(void)strcpy(endpoint->path, socket);
 	endpoint->is_only = 1;
 	return 1;

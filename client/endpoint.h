@@ -22,7 +22,8 @@ struct cnre_endpoint {
  * @socket    of the caller's options; may be NULL
  * @identity  of the model's directory; NULL: no per-user manager (it is named by the identity)
  *
- * Makes the per-user directory. Returns the number of endpoints, or -ECONNREFUSED ("none"), -ENAMETOOLONG.
+ * Makes the per-user directory. Returns the number of endpoints, or -ECONNREFUSED ("none"), -EINVAL (@socket is longer
+ * than a socket's path may be).
  */
 int cnre_endpoint_list(const char *socket, const unsigned char *identity,
 		       struct cnre_endpoint ret_endpoints[CNRE_ENDPOINTS_MAX]);

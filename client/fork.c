@@ -2,6 +2,8 @@
 /* Owner marks and the process-wide list of clients; see fork.h. */
 #include "client/fork.h"
 
+#include "client/connection.h"
+
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -46,11 +48,8 @@ static void after_fork_in_parent(void)
 /* The child has no session: it keeps the structs, whose every call is -ECHILD, until it detaches or execs. */
 static void after_fork_in_child(void)
 {
-	for (struct cnre *c = registry; c != NULL; c = c->next) {
-		if (c->socket >= 0)
-			(void)close(c->socket);
-		c->socket = -1;
-	}
+	for (struct cnre *c = registry; c != NULL; c = c->next)
+		cnre_connection_close(c); /* fstat and close: safe here */
 	registry = NULL;
 	(void)pthread_mutex_unlock(&registry_lock);
 }

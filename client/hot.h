@@ -7,6 +7,7 @@
 #ifndef CNRE_CLIENT_HOT_H
 #define CNRE_CLIENT_HOT_H
 
+#include "base/crash.h"
 #include "client/access.h"
 #include "client/admission.h"
 #include "client/map.h"
@@ -77,6 +78,7 @@ static inline int cnre_lease_raise(struct cnre *client, uint32_t object, uint32_
 	r = cnre_gauge_take(client, 1, words, ret_position);
 	if (r < 0)
 		return r;
+	CNRE_CRASH_POINT("lease-counted");
 	if (CNRE_LEDGER_LEASES(cnre_ledger_add(word)) != 0)
 		cnre_gauge_give(client, 1); /* another thread raised the first lease in between: it pays */
 	return 0;
@@ -87,6 +89,7 @@ static inline int cnre_lease_lower(struct cnre *client, uint32_t object)
 {
 	int left = cnre_ledger_drop(&client->ledger[object]);
 
+	CNRE_CRASH_POINT("lease-lowered");
 	if (left == 0)
 		cnre_gauge_give(client, 1);
 	return left < 0 ? left : 0;
@@ -117,8 +120,11 @@ static inline uint32_t cnre_view_shape(const struct cnre *client, uint32_t objec
 	return client->shape_count == 1 ? 0 : client->object[object].shape;
 }
 
-/* The address of a READY, leased object; maps new pool segments when it must. 0, -EBADMSG, -EPIPE, -ENOMEM, … */
-static inline int cnre_view_resolve(struct cnre *client, uint32_t object, const char **ret_base)
+/*
+ * The address of a READY, leased object; asks for its pool segment when that is new to this process.
+ * 0, -ETIMEDOUT (not mapped in time), -EBADMSG, -EPIPE, -ENOMEM, …
+ */
+static inline int cnre_view_resolve(struct cnre *client, uint32_t object, int64_t timeout_ns, const char **ret_base)
 {
 	/* [V1] relaxed: written before LOADING; the READY that was seen under the lease carries it (R2). */
 	uint64_t place = atomic_load_explicit(&client->entry[object].place, memory_order_relaxed);
@@ -132,7 +138,7 @@ static inline int cnre_view_resolve(struct cnre *client, uint32_t object, const 
 	/* [V2] acquire, pairs with [V3]: its size and its mapping. */
 	base = atomic_load_explicit(&client->pool[segment].base, memory_order_acquire);
 	if (base == NULL) {
-		r = cnre_map_pool_segment(client, segment, &base);
+		r = cnre_map_pool_segment(client, segment, timeout_ns, &base);
 		if (r < 0)
 			return r;
 	}
@@ -163,16 +169,13 @@ static inline void cnre_view_fill(const struct cnre *client, uint32_t object, co
 	}
 }
 
-/* Hands a READY access to the caller; on failure its lease is given back and the outputs are untouched. */
+/* Hands a READY access at `base` to the caller; on failure its lease is given back and the outputs are untouched. */
 static inline int cnre_access_take(struct cnre *client, const struct cnre_access *access, struct cnre_access_name name,
-				   uint32_t flags, struct cnre_expert *ret_expert)
+				   uint32_t flags, const char *base, struct cnre_expert *ret_expert)
 {
-	const char *base;
 	uint64_t lease;
-	int r = cnre_view_resolve(client, access->object, &base);
+	int r = cnre_lease_name(client, access->object, access->position, &lease);
 
-	if (r == 0)
-		r = cnre_lease_name(client, access->object, access->position, &lease);
 	if (r < 0) {
 		(void)cnre_lease_lower(client, access->object); /* it is up: raised by this access */
 		return r;

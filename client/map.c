@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define SEGMENTS_TRIES_MAX 8 /* each restart of the manager leaves one answer unread at most */
+
 static int is_inside(uint64_t segment_bytes, uint64_t off, uint64_t count, uint64_t item_bytes)
 {
 	uint64_t bytes;
@@ -126,7 +128,7 @@ static int map_one(struct cnre *client, uint32_t number, int fd)
 	struct cnre_segment segment;
 	int r;
 
-	/* [M1] relaxed: written under the control lock, which this thread holds. */
+	/* [M1] relaxed: written under the connection's lock, which this thread holds. */
 	if (atomic_load_explicit(&map->base, memory_order_relaxed) != NULL)
 		return 0;
 	r = cnre_segment_map(&segment, fd, 0, CNRE_PAGE_BYTES, 0);
@@ -139,7 +141,7 @@ static int map_one(struct cnre *client, uint32_t number, int fd)
 }
 
 /* One request: maps what comes, and says where to ask on. 0 (*ret_next: past the end when all are there) or -errno. */
-static int ask_segments(struct cnre *client, uint32_t first, int64_t deadline_ns, uint32_t *ret_next)
+static int ask_segments_once(struct cnre *client, uint32_t first, int64_t deadline_ns, uint32_t *ret_next)
 {
 	struct cnre_wire_segments ask = {.first = first};
 	struct cnre_wire_segments told;
@@ -166,6 +168,19 @@ static int ask_segments(struct cnre *client, uint32_t first, int64_t deadline_ns
 	return r;
 }
 
+/*
+ * -EAGAIN: the manager saw descriptors that we had not read (R27), those of the answer to an earlier sending of a
+ * repeated request. They came before this answer, so they have been read by now.
+ */
+static int ask_segments(struct cnre *client, uint32_t first, int64_t deadline_ns, uint32_t *ret_next)
+{
+	int r = -EAGAIN;
+
+	for (int i = 0; i < SEGMENTS_TRIES_MAX && r == -EAGAIN; i++)
+		r = ask_segments_once(client, first, deadline_ns, ret_next);
+	return r == -EAGAIN ? -EBADMSG : r;
+}
+
 int cnre_map_pool(struct cnre *client, int64_t deadline_ns)
 {
 	for (uint32_t next = 0; next < CNRE_SEGMENTS_MAX;) {
@@ -177,21 +192,24 @@ int cnre_map_pool(struct cnre *client, int64_t deadline_ns)
 	return 0;
 }
 
-int cnre_map_pool_segment(struct cnre *client, uint32_t segment, const char **ret_base)
+int cnre_map_pool_segment(struct cnre *client, uint32_t segment, int64_t timeout_ns, const char **ret_base)
 {
+	int is_short = timeout_ns >= 0 && timeout_ns < CNRE_ANSWER_MIN_NS;
+	int64_t deadline_ns = cnre_clock_deadline_ns(is_short ? CNRE_ANSWER_MIN_NS : timeout_ns);
 	const char *base;
 	uint32_t next;
-	int r = 0;
+	int r = cnre_connection_lock(client, deadline_ns);
 
-	(void)pthread_mutex_lock(&client->control);
+	if (r < 0)
+		return r;
 	/* [M2] relaxed: as [M1]. */
 	base = atomic_load_explicit(&client->pool[segment].base, memory_order_relaxed);
 	if (base == NULL) {
-		r = ask_segments(client, segment, cnre_clock_deadline_ns(CNRE_ANSWER_NS), &next);
+		r = ask_segments(client, segment, deadline_ns, &next);
 		/* [M3] relaxed: as [M1]. */
 		base = atomic_load_explicit(&client->pool[segment].base, memory_order_relaxed);
 	}
-	(void)pthread_mutex_unlock(&client->control);
+	cnre_connection_unlock(client);
 	if (r < 0)
 		return r;
 	if (base == NULL)
@@ -208,7 +226,16 @@ void cnre_map_done(struct cnre *client)
 
 		if (base != NULL)
 			(void)munmap((void *)base, client->pool[i].bytes);
+		/* [M5] relaxed: as [M4]. */
+		atomic_store_explicit(&client->pool[i].base, NULL, memory_order_relaxed);
 	}
 	for (unsigned i = 0; i < CNRE_FD_COUNT; i++)
-		cnre_segment_close(&client->fixed[i]);
+		if (i != CNRE_FD_PAGE)
+			cnre_segment_close(&client->fixed[i]);
+}
+
+void cnre_map_page_done(struct cnre *client)
+{
+	client->page = NULL;
+	cnre_segment_close(&client->fixed[CNRE_FD_PAGE]);
 }

@@ -15,10 +15,14 @@ int cnre_map_fixed(struct cnre *client, const int *fds);
 /* Maps every pool segment that exists now. */
 int cnre_map_pool(struct cnre *client, int64_t deadline_ns);
 
-/* The base of one pool segment, mapped now if it was not. Takes the control lock. */
-int cnre_map_pool_segment(struct cnre *client, uint32_t segment, const char **ret_base);
+/*
+ * The base of one pool segment, mapped now if it was not. Takes the connection's lock. 0, -ETIMEDOUT (at least
+ * CNRE_ANSWER_MIN_NS later), -EBADMSG (the manager has no such segment), -EPIPE, -ENOMEM, …
+ */
+int cnre_map_pool_segment(struct cnre *client, uint32_t segment, int64_t timeout_ns, const char **ret_base);
 
-/* Unmaps everything. */
+/* Unmaps everything but the page, which shows a restart to the last request of the session. */
 void cnre_map_done(struct cnre *client);
+void cnre_map_page_done(struct cnre *client);
 
 #endif

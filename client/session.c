@@ -3,6 +3,7 @@
  * Opening and closing a session; see session.h. Between a client that comes and a manager that leaves there is always a
  * moment when the socket is there and nobody behind it, so ENOENT, ECONNREFUSED and an end of file before the first
  * answer mean "start over" as long as somebody may come: a manager that we may start, or one that was just there (R30).
+ * While a manager is restarted its socket stays: a connection waits there for the successor, or ends and is made anew.
  */
 #include "client/session.h"
 
@@ -15,14 +16,7 @@
 
 #define RETRY_NS (5 * CNRE_NS_PER_MS)
 #define STARTS_MAX 3
-#define RETURN_NS (5 * CNRE_NS_PER_S) /* how long a manager that hung up on us may take to come back */
-
-static void close_socket(struct cnre *client)
-{
-	if (client->socket >= 0)
-		(void)close(client->socket);
-	client->socket = -1;
-}
+#define RETURN_NS (5 * CNRE_NS_PER_S) /* how long the socket of a manager that was just there may be nobody's */
 
 static int use_welcome(struct cnre *client, struct cnre_answer *answer)
 {
@@ -53,24 +47,24 @@ static int say_hello(struct cnre *client, const struct cnre_attach_request *requ
 		return r;
 	*ret_result = use_welcome(client, &answer);
 	cnre_connection_close_fds(&answer);
-	if (*ret_result < 0)
+	if (*ret_result < 0) {
 		cnre_map_done(client);
+		cnre_map_page_done(client);
+	}
 	return 1;
 }
 
 /* As say_hello. The socket stays open only with a session. */
 static int try_once(struct cnre *client, const struct cnre_attach_request *request,
-		    const struct cnre_endpoint *endpoint, int *was_there, int *ret_result)
+		    const struct cnre_endpoint *endpoint, int *ret_result)
 {
-	int r = cnre_connection_open(endpoint->path);
+	int r = cnre_connection_open(client, endpoint->path);
 
 	if (r < 0)
 		return r;
-	*was_there = 1;
-	client->socket = r;
 	r = say_hello(client, request, ret_result);
 	if (r < 0 || *ret_result < 0)
-		close_socket(client);
+		cnre_connection_close(client);
 	return r;
 }
 
@@ -107,28 +101,28 @@ int cnre_session_open(struct cnre *client, const struct cnre_attach_request *req
 		      const struct cnre_endpoint *endpoint)
 {
 	int may_start = endpoint->may_start && (request->options.flags & CNRE_NO_AUTOSTART) == 0;
-	int64_t return_deadline_ns = CNRE_NEVER;
-	int life = -1, starts = 0, was_there = 0;
+	int64_t return_deadline_ns = 0; /* passed: nobody was there yet */
+	int life = -1, starts = 0;
 	int r, result = 0;
 
 	(void)memcpy(client->socket_path, endpoint->path, sizeof client->socket_path);
 	for (;;) {
-		r = try_once(client, request, endpoint, &was_there, &result);
+		r = try_once(client, request, endpoint, &result);
 		if (r == 1) {
 			r = result;
 			break;
 		}
 		if (r != -EAGAIN && !is_nobody(r))
 			break;
+		if (r == -EAGAIN || r == -EPIPE) /* somebody listens: while that is so, only the time-out ends it */
+			return_deadline_ns = cnre_clock_deadline_ns(RETURN_NS);
 		if (r != -EAGAIN && may_start) {
 			r = start_if_needed(request, endpoint, &life, &starts);
 			if (r < 0)
 				break;
 		} else if (r != -EAGAIN) {
-			if (was_there && return_deadline_ns == CNRE_NEVER)
-				return_deadline_ns = cnre_clock_deadline_ns(RETURN_NS);
 			r = -ECONNREFUSED;
-			if (!was_there || cnre_clock_left_ns(return_deadline_ns) == 0)
+			if (cnre_clock_left_ns(return_deadline_ns) == 0)
 				break;
 		}
 		r = -ETIMEDOUT;
@@ -141,16 +135,36 @@ int cnre_session_open(struct cnre *client, const struct cnre_attach_request *req
 	return r;
 }
 
+/*
+ * No answer, but the socket is there: a manager that is stopped, or being restarted. What is in the socket when we
+ * close it is read by whoever serves next, unless the dead manager had taken the request already: so it is said once
+ * more. A close with messages unread would reset the connection, and the other end might not get to read it.
+ */
+static void leave_word(struct cnre *client)
+{
+	struct cnre_wire_detach detach;
+
+	/* No room: it is in there already. */
+	(void)cnre_connection_tell(client, &detach, sizeof detach, CNRE_WIRE_DETACH);
+	cnre_connection_drain(client);
+}
+
+/* Where no word of ours arrives the manager still sees the end of this process. */
 void cnre_session_close(struct cnre *client)
 {
 	struct cnre_wire_detach detach;
 	struct cnre_answer answer;
 
-	if (client->socket < 0)
-		return;
-	/* Without an answer the manager still sees the end of this process, or our next session beside the old one. */
-	if (cnre_connection_ask(client, &detach, sizeof detach, CNRE_WIRE_DETACH, CNRE_WIRE_DETACH, sizeof detach,
-				cnre_clock_deadline_ns(CNRE_DETACH_NS), &answer) == 0)
-		cnre_connection_close_fds(&answer);
-	close_socket(client);
+	int r;
+
+	if (client->socket >= 0) {
+		r = cnre_connection_ask(client, &detach, sizeof detach, CNRE_WIRE_DETACH, CNRE_WIRE_DETACH,
+					sizeof detach, cnre_clock_deadline_ns(CNRE_DETACH_NS), &answer);
+		if (r == 0)
+			cnre_connection_close_fds(&answer);
+		if (r == -ETIMEDOUT)
+			leave_word(client);
+		cnre_connection_close(client);
+	}
+	cnre_map_page_done(client);
 }

@@ -13,7 +13,7 @@
 int cnre_session_open(struct cnre *client, const struct cnre_attach_request *request,
 		      const struct cnre_endpoint *endpoint);
 
-/* Says DETACH, waits for the answer for a bounded time, closes the socket. Everything must be unmapped. */
+/* Says DETACH, waits for the answer for CNRE_DETACH_NS at most, closes the socket. All but the page must be unmapped. */
 void cnre_session_close(struct cnre *client);
 
 #endif

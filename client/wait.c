@@ -3,6 +3,7 @@
 #include "client/wait.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "client/access.h"
 #include "client/connection.h"
 #include "shm/futex.h"
@@ -95,10 +96,31 @@ int cnre_wait_any(const struct cnre_wait_word *words, uint32_t count, int64_t ti
 	return wait_many(words, CNRE_WAIT_WORDS_MAX, timeout_ns < CNRE_WAIT_MANY_NS ? timeout_ns : CNRE_WAIT_MANY_NS);
 }
 
-int cnre_access_slice(struct cnre *client, struct cnre_access_repost repost)
+void cnre_slice_begin(const struct cnre *client, struct cnre_slice *ret_slice)
 {
-	int r = cnre_connection_check(client);
+	ret_slice->epoch = cnre_client_epoch(client);
+	ret_slice->end_ns = cnre_clock_deadline_ns(CNRE_WAIT_SLICE_NS);
+}
 
+int64_t cnre_slice_sleep_ns(const struct cnre_slice *slice, int64_t left_ns)
+{
+	int64_t slice_ns = cnre_clock_left_ns(slice->end_ns);
+
+	return left_ns < slice_ns ? left_ns : slice_ns;
+}
+
+/*
+ * A slice ends by the clock, not by a sleep that nobody disturbed: signals that come more often than slices end would
+ * hide the hang-up for ever. Adoption ends with a wake of every object's word, so its new epoch is seen at once.
+ */
+int cnre_slice_look(struct cnre *client, struct cnre_slice *slice, struct cnre_access_repost repost)
+{
+	int r;
+
+	if (cnre_client_epoch(client) == slice->epoch && cnre_clock_left_ns(slice->end_ns) > 0)
+		return 0;
+	cnre_slice_begin(client, slice);
+	r = cnre_connection_check(client);
 	if (r < 0)
 		return r;
 	repost.post(repost.context);
@@ -111,7 +133,9 @@ int cnre_access_wait(struct cnre *client, struct cnre_access *access, int64_t de
 	const struct cnre_entry *entry = &client->entry[access->object];
 	int may_spin = 1;
 	int gone = cnre_connection_is_gone(client) ? -EPIPE : 0;
+	struct cnre_slice slice;
 
+	cnre_slice_begin(client, &slice);
 	for (;;) {
 		uint32_t word = cnre_ledger_load_state(entry);
 		struct cnre_wait_word wait = {.word = &entry->state, .expected = word};
@@ -132,10 +156,9 @@ int cnre_access_wait(struct cnre *client, struct cnre_access *access, int64_t de
 		if (may_spin && cnre_wait_spin(client, &wait, 1))
 			continue;
 		may_spin = 0;
-		if (cnre_wait_any(&wait, 1, left_ns < CNRE_WAIT_SLICE_NS ? left_ns : CNRE_WAIT_SLICE_NS) ==
-			    -ETIMEDOUT &&
-		    left_ns > CNRE_WAIT_SLICE_NS)
-			gone = cnre_access_slice(client,
-						 repost); /* one more look before it is an error: READY stays usable */
+		CNRE_CRASH_POINT("wait-sleeping");
+		(void)cnre_wait_any(&wait, 1, cnre_slice_sleep_ns(&slice, left_ns)); /* looked at again either way */
+		/* One more look before it is an error: READY stays usable. */
+		gone = cnre_slice_look(client, &slice, repost);
 	}
 }

@@ -24,8 +24,20 @@
  *               keep every output and add in your own order afterwards. Choosing experts by residency (cnre_resident)
  *               lets other processes change your output.
  * Death         When this process ends, however it ends, all its leases end. When another client dies or is stopped,
- *               nothing changes here. When the manager dies, hits go on and a miss is -EPIPE within a quarter of a
- *               second: this version does not join a restarted manager by itself; detach and attach again.
+ *               nothing changes here. When the manager is gone for good, hits go on and a miss is -EPIPE within a
+ *               quarter of a second.
+ * Restart       A manager that was killed, hung or was upgraded is continued by another one, which takes over memory,
+ *               leases and sessions as they are: a client sees a pause and no error. In the pause hits go on; a miss,
+ *               also one that waited already, waits until its own timeout and is read by the successor; prefetches are
+ *               kept as far as there is room for them. Nobody has to attach again, and no lease is lost. Give a miss a
+ *               timeout that a restart fits into (seconds), or -1. A successor that cannot take over (another layout
+ *               or model) ends the sessions: misses are -EPIPE, what is leased stays readable; release, detach and
+ *               attach again.
+ * Descriptors   Each client keeps one, a socket, which no hit and no miss uses. A program that closes it (a daemon
+ *               that closes everything) goes on with hits and misses, and what then has its number is left alone. But
+ *               it no longer learns that the manager is gone: a miss with timeout -1 would wait for ever. Experts in
+ *               memory that the manager added to the pool since are -EPIPE, and detach cannot say goodbye: the
+ *               reservation lasts as long as the process. So attach after becoming a daemon.
  * fork()        A child has no session: every call is -ECHILD there, cnre_detach frees private memory only, and a
  *               leased pointer is not mapped (a read faults). The parent is not affected. The child may attach anew.
  * Signals       No function may be called from a signal handler. Calls are not cancellation points, and a signal
@@ -50,7 +62,7 @@
  *   -ENOMEM        this process is out of memory
  *   -EIO           unreadable on every replica
  *   -EBADMSG       bytes fail their check: a digest differs, or a message or segment makes no sense
- *   -EPIPE         the manager is gone for good: detach and attach again
+ *   -EPIPE         the manager is gone for good, or its socket was closed here: detach and attach again
  *   -ECHILD        called in a forked child
  *   -EACCES        the manager does not serve this user
  *   -ENOTSUP       family, view or function that this manager or library does not have
@@ -102,7 +114,7 @@ struct cnre_options {
  * and experts from the manager's, and two revisions mixed would be silent garbage. A manager that is started takes its
  * settings from $CNRE_RAM, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_POLICY, $CNRE_KV_RAM and $CNRE_KV_DIR; its program is
  * $CNRE_MANAGERD, else the one installed with this library, else the one in $PATH. timeout_ns 0 waits two seconds at
- * most for the answer of a manager.
+ * most for the answer of a manager. While a manager is being restarted the call waits for its successor.
  *
  * Returns:  0, or
  *           -EINVAL        no model, a bad size, or options that this version does not know
@@ -130,7 +142,8 @@ int  cnre_attach(struct cnre **ret_client, const char *model, const struct cnre_
  * stays readable; the model may be attached again meanwhile. NULL is fine. In a forked child it frees private memory.
  *
  * Threads:  none may be in another call of this client.
- * Blocks:   one second at most for the manager's word.
+ * Blocks:   one second at most for the manager's word. Where it does not come because the manager is stopped or being
+ *           restarted, the goodbye stays in the socket and is read by whoever serves next.
  * Since:    0.1
  * Source:   client/attach.c
  */
@@ -240,11 +253,12 @@ int  cnre_describe(struct cnre *client, uint32_t layer, uint32_t expert, struct 
  *           -ENOENT     no such expert
  *           -EIO        unreadable on every replica; nothing is cached, the next acquire tries again
  *           -EBADMSG    its digest differs, on every replica
- *           -EPIPE      it is not resident and the manager is gone
+ *           -EPIPE      it is not resident and the manager is gone for good (a restart is only a pause)
  *           -EINVAL, -ECHILD
  * Owns:     one lease, given back by cnre_release from any thread of this process.
  * Threads:  any.
- * Blocks:   on a miss, at most timeout_ns.
+ * Blocks:   on a miss, at most timeout_ns. When the pool has grown, its new memory is mapped first, which takes an answer
+ *           of the manager: within timeout_ns, or 50 ms where that is less.
  * Order:    everything that the manager wrote to the data happens before the return.
  * Since:    0.1
  * Source:   client/acquire.c, client/wait.c; protocol in doc/shared-memory.md
@@ -301,7 +315,8 @@ int  cnre_batch_begin(struct cnre *client, uint32_t layer, const uint32_t *exper
  * Returns:  0, or -EINVAL (no such index, or it was taken), otherwise as cnre_acquire but for -ENOSPC and -ENOENT. On a
  *           failure of this expert layer, expert and index of *ret_expert are set and lease is 0; the others go on.
  * Owns:     the lease, given back by cnre_release, before or after cnre_batch_end.
- * Threads:  any. Blocks: at most timeout_ns; never on a hit of an admitted batch.
+ * Threads:  any.
+ * Blocks:   at most timeout_ns; never on a hit of an admitted batch. (cnre_acquire says what a pool that grew adds.)
  * Since:    0.1
  * Source:   client/batch.c, client/wait.c
  */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The client library under load, for TSan: threads that acquire, batch and prefetch within a small reservation, while
- * the host evicts whatever it can and fails some loads. Every view must hold its object's bytes for as long as it is
- * leased, and in the end nothing may be held. Both sides run in one process, since TSan sees one only.
+ * the host evicts whatever it can, fails some loads, and pauses to be continued by a successor. Every view must hold its
+ * object's bytes for as long as it is leased, and in the end nothing may be held. Both sides run in one process, since
+ * TSan sees one only.
  *
  * usage: stress_client [ROUNDS]
  */
@@ -16,11 +17,12 @@
 #define THREADS 6u
 #define LAYERS 4u
 #define BATCH 3u
+#define EVICTIONS_PER_RESTART 5000u /* or attempts at one */
 
 struct stress {
 	struct cnre *client;
 	struct fake_host *host;
-	unsigned rounds;
+	unsigned rounds, restarts;
 	_Atomic unsigned running;
 };
 
@@ -126,8 +128,16 @@ static void *run_evictor(void *context)
 	struct stress *stress = context;
 	unsigned seed = 4711;
 
-	while (atomic_load_explicit(&stress->running, memory_order_relaxed) > 0)
+	for (unsigned i = 1; atomic_load_explicit(&stress->running, memory_order_relaxed) > 0; i++) {
 		fake_host_evict_ready(stress->host, next_random(&seed) % (LAYERS * EXPERTS));
+		if (i % EVICTIONS_PER_RESTART == 0)
+			fake_host_pause(stress->host);
+		if (i % EVICTIONS_PER_RESTART != EVICTIONS_PER_RESTART / 10)
+			continue;
+		fake_host_restart(stress->host, next_random(&seed) % 2 == 0 ? FAKE_HOST_FORGETS : 0);
+		stress->restarts++;
+	}
+	fake_host_restart(stress->host, 0); /* not left paused */
 	return NULL;
 }
 
@@ -157,8 +167,9 @@ int main(int argc, char **argv)
 	}
 	(void)pthread_join(evictor, NULL);
 	stats = attached_stats(stress.client);
-	printf("requests %llu hits %llu misses %llu joins %llu\n", (unsigned long long)stats.requests,
-	       (unsigned long long)stats.hits, (unsigned long long)stats.misses, (unsigned long long)stats.joins);
+	printf("requests %llu hits %llu misses %llu joins %llu restarts %u\n", (unsigned long long)stats.requests,
+	       (unsigned long long)stats.hits, (unsigned long long)stats.misses, (unsigned long long)stats.joins,
+	       stress.restarts);
 	cnre_detach(stress.client);
 	if (stats.leased_bytes != 0 || fake_host_detaches(stress.host) != 1)
 		bad = fprintf(stderr, "stress_client: something is still held\n");

@@ -390,12 +390,14 @@ static void answer(struct fake_host *host, struct fake_session *session)
 	memcpy(&header, host->buffer, sizeof header);
 	if (header.type == CNRE_WIRE_HELLO && ++host->hellos > host->setup.ignored_hellos)
 		answer_hello(host, session, header.id);
-	if (header.type == CNRE_WIRE_SEGMENTS && host->segments_eofs < (uint32_t)host->setup.segments_eof_count) {
-		host->segments_eofs++;
-		end_session(session);
-	} else if (header.type == CNRE_WIRE_SEGMENTS) {
+	if (header.type == CNRE_WIRE_SEGMENTS) {
 		memcpy(&segments, host->buffer, sizeof segments);
-		answer_segments(host, session, header.id, segments.first);
+		if (segments.first > 0 && host->segments_eofs < (uint32_t)host->setup.segments_eof_count) {
+			host->segments_eofs++;
+			end_session(session);
+		} else {
+			answer_segments(host, session, header.id, segments.first);
+		}
 	}
 	if (header.type == CNRE_WIRE_DETACH) {
 		host->detaches++;

@@ -28,7 +28,7 @@ struct fake_host_setup {                  /* zero: the default in brackets */
 	int32_t welcome_status;           /* answer of every HELLO [0] */
 	uint32_t ignored_hellos;          /* the first so many are not answered [0] */
 	int eof_count;                    /* the first so many connections are closed before an answer [0] */
-	int segments_eof_count;           /* the first so many SEGMENTS are answered by a hang-up [0] */
+	int segments_eof_count;           /* the first so many SEGMENTS that ask on are answered by a hang-up [0] */
 	int keeps_disconnected;           /* a client's hang-up leaves its session (R11) [ends it] */
 	/* 0 loaded, FAKE_HOST_LATER, or an enum cnre_load_error negated. Called on the loader's thread. [NULL: loaded] */
 	int (*load)(void *context, uint32_t object);
@@ -75,9 +75,10 @@ void fake_host_say_to_nobody(struct fake_host *host); /* to the first session: a
 /*
  * ---- restarts ----
  *
- * A pause is what a client sees of a manager that was stopped, or died while somebody keeps its descriptors: nothing is
- * read, nothing is answered, no socket ends. Resume is SIGCONT. Restart is a successor: half-done loads and evictions are
- * undone, demands looked for, the epoch changed, every word woken; connections that are no session yet end.
+ * A pause is what a client sees of a manager that was stopped, or died while somebody keeps its descriptors: nothing
+ * is read, nothing is answered, no socket ends. Resume is SIGCONT. Restart is a successor: half-done loads and
+ * evictions are undone, demands looked for, the epoch changed, every word woken; connections that are no session yet
+ * end.
  */
 #define FAKE_HOST_FORGETS 1u /* the successor looks for no demand and forgets the requests that it finds */
 
@@ -85,7 +86,7 @@ void fake_host_pause(struct fake_host *host);
 void fake_host_resume(struct fake_host *host);
 void fake_host_restart(struct fake_host *host, unsigned flags);
 void fake_host_change_epoch(struct fake_host *host);              /* of a paused host; it stays paused */
-/* Of a paused host: takes the next message of the first session, waiting for it, and loses it as a manager that dies. */
+/* Of a paused host: waits for the next message of the first session and loses it, as a manager that dies. */
 void fake_host_lose_message(struct fake_host *host);
 void fake_host_await_unread(struct fake_host *host, uint32_t bytes);  /* of the first session's messages */
 void fake_host_await_connection(struct fake_host *host);              /* one that is not accepted yet */
