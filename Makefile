@@ -45,7 +45,7 @@ crash_build := build/crash
 fuzz_build := build/fuzz
 asan_flags := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 tsan_flags := -O1 -g -fsanitize=thread
-crash_flags := -O1 -g -DCNRE_CRASH_POINTS
+crash_flags := -O2 -g -DCNRE_CRASH_POINTS
 fuzz_flags := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra -Wshadow -Wstrict-prototypes \
@@ -53,12 +53,12 @@ cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra 
 
 # ---- sources, by folder ----
 base_sources := check.c crash.c size.c log.c message.c file.c fingerprint.c
-shm_sources := futex.c ring.c access_log.c segment.c wire.c counters.c
+shm_sources := futex.c ring.c access_log.c segment.c packet.c wire.c counters.c
 policy_sources := policy.c lru.c
 model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
 	directory.c residency.c queue.c session.c channel.c conversation.c control.c report.c match.c reservation.c peer.c \
-	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c serve.c
+	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c serve.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c stats.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
@@ -66,7 +66,7 @@ ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c fo
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
 engine_sources := main.c options.c tokens.c message.c config.c shard.c weights.c kernel.c kernel_plain.c kernel_avx2.c \
 	kernel_avx512.c quantised.c pool.c matmul.c vector.c attention.c router.c expert.c expert_table.c forward.c lru.c \
-	reader.c cache_private.c cache_mmap.c cache_cnre.c report.c
+	reader.c cache_private.c cache_mmap.c cache_cnre.c stop.c report.c
 
 # The kernels promise the same bits whatever the CPU: no multiplication and addition may be fused behind their back.
 kernel_plain_cflags := -ffp-contract=off
@@ -127,6 +127,11 @@ $(out)/cnre-gen: $(gen_objects) $(call archives,base)
 $(out)/cnre-olmoe: $(engine_objects) $(library)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(engine_objects) -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN' -ljansson -lm
 
+# As it is installed: without the path of the build, since beside an installed program no library lies.
+$(out)/install/cnre-olmoe: $(engine_objects) $(library)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(engine_objects) -L$(out) -lcnre -ljansson -lm
+
 # ---- tests: tests/test_<folder>_<file>.c links the archives of its folder and below ----
 test_archives_base := base
 test_archives_shm := shm base
@@ -159,7 +164,7 @@ $(foreach t,$(tests),$(eval $(call test_rule,$(t))))
 check-one: $(out)/tests/$(T)
 	CNRE_CHECK=1 $<
 
-tests: $(test_programs)
+tests: $(test_programs) $(out)/soak
 
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
@@ -239,7 +244,7 @@ $(out)/bench-bin/bench_loader: $(out)/obj/tests/bench/bench_loader.o $(call arch
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) -luring
 
 # What a client sees: these use the library as an engine does, and the folders beside it for what to compare with.
-client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath)
+client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath restart death)
 $(client_benches): $(out)/bench-bin/%: $(out)/obj/tests/bench/%.o $(library) $(call archives,model base)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN/..' \
@@ -264,11 +269,11 @@ substitute = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@prefix@|$(prefix)|g' -e 's
 at = $(DESTDIR)$(1)
 
 # What names a directory is made here and not at build time: the prefix may be another one by then.
-install: all client/cnre.pc.in
+install: all $(out)/install/cnre-olmoe client/cnre.pc.in
 	$(Q)$(INSTALL) -d -m 0755 $(call at,$(bindir)) $(call at,$(sbindir)) $(call at,$(libdir)) $(call at,$(pkgconfigdir)) \
 		$(call at,$(includedir)/cnre) $(call at,$(docdir)) $(sort $(dir $(addprefix $(DESTDIR),$(installed_man))))
 	$(Q)$(INSTALL) -m 0755 $(out)/cnre-managerd $(call at,$(sbindir))/
-	$(Q)$(INSTALL) -m 0755 $(filter-out %/cnre-managerd,$(programs)) $(call at,$(bindir))/
+	$(Q)$(INSTALL) -m 0755 $(filter-out %/cnre-managerd %/cnre-olmoe,$(programs)) $(out)/install/cnre-olmoe $(call at,$(bindir))/
 	$(Q)$(INSTALL) -m 0644 $(library) $(call at,$(libdir))/
 	$(Q)ln -sf $(notdir $(library)) $(call at,$(libdir))/libcnre.so.$(SOVERSION)
 	$(Q)ln -sf libcnre.so.$(SOVERSION) $(call at,$(libdir))/libcnre.so

@@ -67,19 +67,29 @@ static int find_in_path(char *path)
 	return 0;
 }
 
-static int find_program(char path[PATH_MAX])
+/* Where none is found the log (-1: there is none) says so, as a manager would say why it left. */
+static int find_program(char path[PATH_MAX], int log)
 {
 	const char *given = getenv("CNRE_MANAGERD");
 
 	if (given != NULL && given[0] != '\0') {
 		int n = snprintf(path, PATH_MAX, "%s", given);
 
-		return n < PATH_MAX && is_program(path) ? 0 : -ENOENT;
+		if (n < PATH_MAX && is_program(path))
+			return 0;
+		if (log >= 0)
+			(void)dprintf(log, "libcnre: CNRE_MANAGERD=%s: not a program that may be run\n", given);
+		return -ENOENT;
 	}
 	if (find_near_library(path))
 		return 0;
 	(void)strcpy(path, "/usr/sbin/" PROGRAM);
-	return is_program(path) || find_in_path(path) ? 0 : -ENOENT;
+	if (is_program(path) || find_in_path(path))
+		return 0;
+	if (log >= 0)
+		(void)dprintf(log, "libcnre: no " PROGRAM " beside the library, in /usr/sbin or in PATH: "
+				   "install it, or name it in CNRE_MANAGERD\n");
+	return -ENOENT;
 }
 
 static void reset_signals(void)
@@ -101,10 +111,19 @@ static void close_from_three(void)
 		(void)close(fd);
 }
 
+/* Between fork and exec, where stdio is forbidden. */
+static void say(const char *text)
+{
+	ssize_t written = write(STDERR_FILENO, text, strlen(text));
+
+	(void)written; /* a log that takes no more: nobody is left to hear of it */
+}
+
 /* In the grandchild. Its standard input is the pipe's write end: never used, but it hangs up when the manager ends. */
 static _Noreturn void become_manager(const char *program, char *const argv[], int life, int log)
 {
 	int null = fcntl(open("/dev/null", O_RDWR), F_DUPFD, 3); /* the engine may have 0, 1 or 2 closed */
+	int error;
 
 	(void)dup2(life, STDIN_FILENO);
 	(void)dup2(null, STDOUT_FILENO);
@@ -112,6 +131,12 @@ static _Noreturn void become_manager(const char *program, char *const argv[], in
 	close_from_three();
 	reset_signals();
 	(void)execv(program, argv);
+	error = errno;
+	say("libcnre: cannot run ");
+	say(program);
+	say(": ");
+	say(strerrordesc_np(error)); /* strerror may allocate */
+	say("\n");
 	_exit(127);
 }
 
@@ -186,24 +211,24 @@ int cnre_autostart(const char *model_directory, const struct cnre_endpoint *endp
 			      bytes,
 			      NULL};
 	int ends[2] = {-1, -1};
-	int log;
-	int r = find_program(program);
+	int log = open_log(endpoint->log); /* without a log it runs in silence */
+	int r = find_program(program, log);
 
 	if (r < 0)
-		return r;
+		goto close_log;
 	(void)snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)private_bytes);
 	r = make_pipe(ends);
 	if (r < 0)
-		return r;
-	log = open_log(endpoint->log); /* without a log it runs in silence */
+		goto close_log;
 	r = start(program, argv, ends[1], log);
 	(void)close(ends[1]);
-	if (log >= 0)
-		(void)close(log);
 	if (r < 0)
 		(void)close(ends[0]);
 	else
 		*ret_life = ends[0];
+close_log:
+	if (log >= 0)
+		(void)close(log);
 	return r;
 }
 

@@ -11,7 +11,8 @@
  * cnre_autostart - start a manager for one model and leave it running
  *
  * The manager is a grandchild in a session of its own: it is never this process's zombie and outlives it. It inherits
- * the environment, from which it takes its settings, and no descriptor but its log as standard error.
+ * the environment, from which it takes its settings, and no descriptor but its log as standard error. The log is emptied
+ * first; that no program was found, or that it could not be run, stands there, too.
  * *ret_life is a descriptor that hangs up when the manager has ended. Two starts at once are harmless: the manager
  * itself takes a lock, and the second one leaves.
  * Returns:  0, or -ENOENT (no cnre-managerd found: set $CNRE_MANAGERD), -ENOMEM, -EAGAIN, -EMFILE, …

@@ -7,13 +7,19 @@
 #include "engine/expert_source.h"
 
 #include "cnre/cnre.h"
+#include "engine/stop.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ATTACH_TIMEOUT_NS (600 * INT64_C(1000000000)) /* a manager that starts touches all its memory first */
 #define WAIT_TIMEOUT_NS (300 * INT64_C(1000000000))   /* a drive that hangs this long is as good as gone */
+#define WAIT_SLICE_NS (50 * INT64_C(1000000))         /* how long a ^C may go unseen */
+#define ADVICE_BYTES 288
+#define SOCKET_PATH_MAX 107                           /* sun_path, without its zero */
 
 _Static_assert(EXPERT_PARTS == CNRE_DOWN_SCALE + 1, "the engine numbers parts as cnre.h numbers roles");
 
@@ -42,8 +48,13 @@ static int wait_for(struct expert_source *source, uint32_t index, struct expert 
 	struct cnre_source *cnre = (struct cnre_source *)source;
 	struct cnre_expert *lease = &cnre->lease[index];
 	struct expert_part part[EXPERT_PARTS];
-	int error = cnre_batch_wait(cnre->batch, index, WAIT_TIMEOUT_NS, lease);
+	int64_t left_ns = WAIT_TIMEOUT_NS;
+	int error;
 
+	do {
+		error = cnre_batch_wait(cnre->batch, index, WAIT_SLICE_NS, lease);
+		left_ns -= WAIT_SLICE_NS;
+	} while (error == -ETIMEDOUT && left_ns > 0 && !stop_is_asked());
 	if (error < 0)
 		return error;
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
@@ -108,12 +119,37 @@ static void close_source(struct expert_source *source)
 
 static const struct expert_source_ops cnre_ops = {begin, wait_for, release, end, token_end, counters, close_source};
 
-static const char *advice(int error)
+/* As libcnre: the option, else the variable; NULL: it looked in the usual places and could start one. */
+static const char *given_socket(const struct cnre_source_options *options)
+{
+	const char *socket = options->socket ? options->socket : getenv("CNRE_SOCKET");
+
+	return socket && socket[0] != '\0' ? socket : NULL;
+}
+
+static void advise_without_manager(const char *socket, char advice[ADVICE_BYTES])
+{
+	const unsigned user = (unsigned)geteuid();
+
+	if (!socket)
+		snprintf(advice, ADVICE_BYTES,
+			 "no manager runs and none could be started; the newest *.log in %s/run/user/%u/cnre or "
+			 "/tmp/cnre-%u says why",
+			 getenv("XDG_RUNTIME_DIR") ? "$XDG_RUNTIME_DIR/cnre, " : "", user, user);
+	else if (strcmp(socket, "none") == 0)
+		snprintf(advice, ADVICE_BYTES,
+			 "the socket \"none\" stands for no manager; name that of a cnre-managerd, give none at all, "
+			 "or take another --cache");
+	else
+		snprintf(advice, ADVICE_BYTES,
+			 "nobody answers at the socket %.120s; start cnre-managerd --model DIR --socket PATH, or leave "
+			 "the socket out",
+			 socket);
+}
+
+static const char *advice_of(int error)
 {
 	switch (error) {
-	case -ECONNREFUSED:
-		return "no manager answers and none could be started; start cnre-managerd --model DIR, or take another "
-		       "--cache";
 	case -ENOENT:
 		return "the manager does not serve this model; start it with --model DIR, or give another --socket";
 	case -ENOSPC:
@@ -127,6 +163,20 @@ static const char *advice(int error)
 	default:
 		return "see the manager's log";
 	}
+}
+
+static void advise(int error, const struct cnre_source_options *options, char advice[ADVICE_BYTES])
+{
+	const char *socket = given_socket(options);
+
+	if (error == -ECONNREFUSED)
+		advise_without_manager(socket, advice);
+	else if (error == -EINVAL && socket && strlen(socket) > SOCKET_PATH_MAX)
+		snprintf(advice, ADVICE_BYTES,
+			 "the socket's path is longer than %d bytes; use a shorter one, such as a link to its folder",
+			 SOCKET_PATH_MAX);
+	else
+		snprintf(advice, ADVICE_BYTES, "%s", advice_of(error));
 }
 
 /* A model that answers to the same name but not to the same numbers would be silent garbage. */
@@ -158,6 +208,7 @@ int cache_cnre_open(struct expert_source **ret_source, const struct config *conf
 		.private_bytes = options->private_bytes,
 	};
 	struct cnre_source *cnre = calloc(1, sizeof *cnre);
+	char advice[ADVICE_BYTES];
 	int error;
 
 	if (!cnre)
@@ -166,8 +217,9 @@ int cache_cnre_open(struct expert_source **ret_source, const struct config *conf
 	cnre->config = config;
 	error = cnre_attach(&cnre->client, options->model, &attach);
 	if (error < 0) {
-		(void)engine_fail(message, error, "cannot attach %.200s: %s: %s", options->model, strerror(-error),
-				  advice(error));
+		advise(error, options, advice);
+		(void)engine_fail(message, error, "cannot attach %.160s: %s: %s", options->model, strerror(-error),
+				  advice);
 		free(cnre);
 		return error;
 	}

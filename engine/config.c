@@ -120,7 +120,7 @@ static int parse(struct config *config, const json_t *root, char *message)
 
 	if (!json_is_string(type) || strcmp(json_string_value(type), "olmoe") != 0)
 		return engine_fail(message, -ENOTSUP,
-				   "config.json: model_type is not \"olmoe\"; give an OLMoE checkpoint");
+				   "config.json: model_type is not \"olmoe\"");
 	if ((error = read_integers(config, root, message)) < 0 || (error = read_optional(config, root, message)) < 0 ||
 	    (error = check_variant(root, message)) < 0)
 		return error;
@@ -139,7 +139,7 @@ static int check_file(const char *path, char *message)
 				   strerror(-error));
 	}
 	if (!S_ISREG(status.st_mode) || status.st_size > CONFIG_FILE_BYTES_MAX)
-		return engine_fail(message, -EBADMSG, "%.300s: not a file of at most %d bytes", path,
+		return engine_fail(message, -EBADMSG, "%.300s: not a file of at most %d bytes; --model takes a checkpoint directory", path,
 				   CONFIG_FILE_BYTES_MAX);
 	return 0;
 }
@@ -147,7 +147,7 @@ static int check_file(const char *path, char *message)
 int config_load(struct config *ret_config, const char *directory, char message[ENGINE_MESSAGE_BYTES])
 {
 	struct config config = {0};
-	char path[PATH_MAX];
+	char path[PATH_MAX], why[ENGINE_MESSAGE_BYTES];
 	json_error_t reason;
 	json_t *root;
 	int error;
@@ -159,10 +159,13 @@ int config_load(struct config *ret_config, const char *directory, char message[E
 		return error;
 	root = json_load_file(path, JSON_REJECT_DUPLICATES, &reason);
 	if (!root)
-		return engine_fail(message, -EBADMSG, "config.json line %d: %.200s", reason.line, reason.text);
-	error = parse(&config, root, message);
+		return engine_fail(message, -EBADMSG, "%.200s line %d: %.160s; copy it from the checkpoint's source again",
+				   path, reason.line, reason.text);
+	error = parse(&config, root, why);
 	json_decref(root);
-	if (error == 0)
-		*ret_config = config;
-	return error;
+	if (error < 0)
+		return engine_fail(message, error, "%.200s/%.200s; --model takes an unchanged OLMoE checkpoint", directory,
+				   why);
+	*ret_config = config;
+	return 0;
 }

@@ -2,6 +2,7 @@
 /* See forward.h. */
 #include "engine/forward.h"
 
+#include "engine/stop.h"
 #include "engine/vector.h"
 
 #include <errno.h>
@@ -95,7 +96,7 @@ static int run_experts(struct forward *forward, uint32_t layer, const struct rou
 	for (uint32_t i = 0; i < config->top_k; i++) {
 		struct expert expert;
 
-		error = source->ops->wait(source, i, &expert);
+		error = stop_is_asked() ? -EINTR : source->ops->wait(source, i, &expert);
 		if (error < 0)
 			break;
 		expert_compute(forward->compute, &expert, &operand, forward->middle, forward->output);

@@ -52,7 +52,8 @@ uint64_t forward_bytes(const struct config *config, uint32_t positions);
  * Tokens are below vocab and fit the room that is left. *ret_next is the token of the largest logit, the lowest of
  * equals; set on success only.
  *
- * Returns:  0, -EINVAL (a token or the count does not fit), -EDOM (the router saw only NaN), or an error of the source.
+ * Returns:  0, -EINVAL (a token or the count does not fit), -EDOM (the router saw only NaN), -EINTR
+ *           (stop.h), or an error of the source.
  */
 int forward_run(struct forward *forward, const uint32_t *tokens, uint32_t count, uint32_t *ret_next);
 

@@ -11,15 +11,17 @@
 #include "engine/forward.h"
 #include "engine/options.h"
 #include "engine/report.h"
+#include "engine/stop.h"
 #include "engine/tokens.h"
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 128 + SIGINT };
 
 struct engine {
 	struct options options;
@@ -189,6 +191,9 @@ static int generate(struct engine *engine)
 		const uint32_t *tokens = step == 0 ? engine->prompt : &engine->generated[step - 1];
 		int error = forward_run(&engine->forward, tokens, step == 0 ? engine->prompt_count : 1, &next);
 
+		if (error < 0 && stop_is_asked())
+			return engine_fail(engine->message, -EINTR, "interrupted in step %u of %u", step + 1,
+					   engine->options.steps);
 		if (error < 0)
 			return engine_fail(engine->message, error, "step %u of %u: %s: %s", step + 1,
 					   engine->options.steps, strerror(-error), advice(error));
@@ -255,6 +260,7 @@ static int run(struct engine *engine)
 {
 	int error = open_engine(engine);
 
+	stop_arm(); /* not before: what waits for a manager or reads the dense weights is ended by the signal itself */
 	if (error == 0)
 		error = generate(engine);
 	if (error == 0)
@@ -268,6 +274,7 @@ static int run(struct engine *engine)
 int main(int argc, char **argv)
 {
 	static struct engine engine;
+	int error;
 
 	if (options_parse(&engine.options, argc, argv, engine.message) < 0) {
 		fprintf(stderr, "cnre-olmoe: %s\n", engine.message);
@@ -280,9 +287,10 @@ int main(int argc, char **argv)
 			puts("cnre-olmoe " CNRE_VERSION);
 		return fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
 	}
-	if (run(&engine) < 0) {
+	error = run(&engine);
+	if (error < 0) {
 		fprintf(stderr, "cnre-olmoe: %s\n", engine.message);
-		return EXIT_FAILED;
+		return error == -EINTR ? EXIT_INTERRUPTED : EXIT_FAILED;
 	}
 	return EXIT_DONE;
 }

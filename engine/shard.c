@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define SHARD_ADVICE "remove it, or copy it from the checkpoint's source again"
+
 static const struct {
 	const char *name;
 	uint16_t dtype;
@@ -151,7 +153,8 @@ static int read_header(struct shard_set *set, uint32_t shard, char *message)
 
 	length = le64toh(length);
 	if (error < 0 || length > SHARD_HEADER_BYTES_MAX || length > set->file[shard].bytes - sizeof length)
-		return engine_fail(message, -EBADMSG, "%.300s: not a whole safetensors file (header length)", path);
+		return engine_fail(message, -EBADMSG, "%.300s: not a whole safetensors file (header length); " SHARD_ADVICE,
+				   path);
 	text = malloc(length + 1);
 	if (!text)
 		return engine_fail(message, -ENOMEM, "%.300s: out of memory for its header", path);
@@ -164,7 +167,7 @@ static int read_header(struct shard_set *set, uint32_t shard, char *message)
 	free(text);
 	if (!json_is_object(header)) {
 		json_decref(header);
-		return engine_fail(message, -EBADMSG, "%.200s: header: %.160s", path,
+		return engine_fail(message, -EBADMSG, "%.200s: header: %.160s; " SHARD_ADVICE, path,
 				   header ? "not an object" : reason.text);
 	}
 	error = add_tensors(set, shard, header, sizeof length + length, message);
@@ -187,7 +190,7 @@ static int open_file(struct shard_file *file, const char *directory, const char 
 		return engine_fail(message, error, "cannot open %.300s: %s", file->path, strerror(-error));
 	}
 	if (!S_ISREG(status.st_mode) || status.st_size < (off_t)sizeof(uint64_t))
-		return engine_fail(message, -EBADMSG, "%.300s: not a safetensors file", file->path);
+		return engine_fail(message, -EBADMSG, "%.300s: not a safetensors file; " SHARD_ADVICE, file->path);
 	file->bytes = (uint64_t)status.st_size;
 	return 0;
 }

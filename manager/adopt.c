@@ -237,6 +237,7 @@ int adopt_clients_and_objects(struct manager *manager)
 		 manager->state->epoch, manager->sessions->active_count,
 		 (unsigned long long)cnre_counter_get(&manager->counters->resident_objects),
 		 fence_quarantined(manager));
+	fence_tell_unwatched(manager);
 	return 0;
 }
 

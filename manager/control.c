@@ -33,40 +33,42 @@ static void refuse(struct answer *answer, int status, const char *message)
 	(void)snprintf(answer->message, sizeof answer->message, "%s", message);
 }
 
-/* A larger budget is bounded as the first one was: by the machine and the control groups, the pool that we have aside. */
-static int bound_by_machine(const struct manager *manager, uint64_t *bytes, char *message, size_t message_bytes)
+/*
+ * A new budget is decided as the first one was: by what was asked for, the machine, the control groups, and what the
+ * models need. Status then shows this decision.
+ */
+static int decide_again(struct manager *manager, uint64_t *bytes, char *message, size_t message_bytes)
 {
-	static struct budget_inputs inputs; /* large, and so is the decision */
-	static struct budget decision;
+	static struct budget_inputs inputs; /* large */
 	const struct settings *settings = manager->settings;
-	uint64_t budget_bytes = cnre_counter_get(&manager->counters->budget_bytes);
+	uint64_t least = POOL_WINDOWS_MIN * manager->window_bytes;
+	struct budget_request request = {
+		.configured_bytes = *bytes,
+		.configured_source = "set ram",
+		.needed_bytes = manager->slab_bytes_total > least ? manager->slab_bytes_total : least,
+		.private_bytes = settings->private_bytes,
+		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,
+				 settings->hugepages <= SETTINGS_HUGEPAGES_1G},
+	};
+	uint64_t now_bytes = cnre_counter_get(&manager->counters->budget_bytes);
 	struct pool_status pool;
-	int r;
+	int r = budget_read_inputs("/", &inputs, message, message_bytes);
 
-	if (*bytes <= budget_bytes)
-		return 0;
-	r = budget_read_inputs("/", &inputs, message, message_bytes);
 	if (r < 0)
 		return r;
 	pool_get_status(manager->pool, &pool);
-	budget_decide(&inputs,
-		      &(struct budget_request){
-			      .configured_bytes = *bytes,
-			      .configured_source = "set ram",
-			      .needed_bytes = UINT64_MAX,
-			      .private_bytes = settings->private_bytes,
-			      .may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,
-					       settings->hugepages <= SETTINGS_HUGEPAGES_1G},
-			      .held_bytes = pool.backed_bytes,
-			      .held_huge_bytes =
-				      pool.bytes_by_backing[CNRE_BACKING_1G] + pool.bytes_by_backing[CNRE_BACKING_2M],
-		      },
-		      &decision);
-	if (decision.bytes >= *bytes)
-		return 0;
-	cnre_log(CNRE_LOG_WARNING, "set ram: bounded by %.300s: %.200s", decision.term[decision.binding].source,
-		 decision.term[decision.binding].advice);
-	*bytes = decision.bytes > budget_bytes ? decision.bytes : budget_bytes;
+	request.held_bytes = pool.backed_bytes;
+	request.held_huge_bytes = pool.bytes_by_backing[CNRE_BACKING_1G] + pool.bytes_by_backing[CNRE_BACKING_2M];
+	budget_decide(&inputs, &request, &manager->budget);
+	if (manager->budget.bytes < *bytes)
+		cnre_log(CNRE_LOG_WARNING, "set ram: bounded by %.300s: %.200s",
+			 manager->budget.term[manager->budget.binding].source,
+			 manager->budget.term[manager->budget.binding].advice);
+	/* Who asks for more never gets less than there is, whatever others took meanwhile. */
+	if (manager->budget.bytes < *bytes && *bytes > now_bytes && manager->budget.bytes < now_bytes)
+		*bytes = now_bytes;
+	else
+		*bytes = manager->budget.bytes;
 	return 0;
 }
 
@@ -94,7 +96,7 @@ static void answer_set_ram(struct manager *manager, const char *value, struct an
 		refuse(answer, -EINVAL, "not a size: write for example 80G or 512M");
 		return;
 	}
-	r = bound_by_machine(manager, &bytes, answer->message, sizeof answer->message);
+	r = decide_again(manager, &bytes, answer->message, sizeof answer->message);
 	if (r < 0) {
 		answer->status = r;
 		return;

@@ -10,6 +10,7 @@
 #include "manager/persist.h"
 #include "manager/pool.h"
 #include "manager/session.h"
+#include "manager/state.h"
 
 #include <errno.h>
 #include <string.h>
@@ -69,11 +70,16 @@ static int answer_segments(struct session *session, const struct cnre_wire_segme
 	return r;
 }
 
-/* The client has unmapped everything. Answer first: the session and its socket go with session_end. */
+/*
+ * The client has unmapped everything. Out of state and store first: killed after the answer, nobody would ever end it.
+ * Then the answer: the session and its socket go with session_end.
+ */
 static void answer_detach(struct session *session, uint32_t id)
 {
 	struct cnre_wire_detach answer;
 
+	state_leave_session(session->manager, session);
+	persist_forget_session(session->manager, session);
 	cnre_wire_fill(&answer.header, CNRE_WIRE_DETACH, id, sizeof answer);
 	(void)cnre_wire_send(session->socket.fd, &answer, sizeof answer, NULL, 0); /* it may be gone already */
 	session_end(session, 0);

@@ -90,11 +90,15 @@ static int watch_dead(struct manager *manager, uint32_t epoch, int fd)
 {
 	for (uint32_t i = 0; i < FENCES_MAX; i++) {
 		struct fence *fence = &manager->fences->dead[i];
+		int r;
 
 		if (fence->source.fd >= 0)
 			continue;
 		*fence = (struct fence){.source = {.fd = fd, .ready = fence_fell}, .manager = manager, .epoch = epoch};
-		return loop_add(manager->loop, &fence->source, 0); /* EPOLLHUP is always told */
+		r = loop_add(manager->loop, &fence->source, 0); /* EPOLLHUP is always told */
+		if (r < 0)
+			fence->source.fd = -1; /* the caller closes it */
+		return r;
 	}
 	return -ENOSPC;
 }
@@ -242,6 +246,29 @@ void fence_persist(struct manager *manager)
 		if (manager->fences->dead[i].source.fd >= 0)
 			(void)store_put(manager->store, name_of(manager->fences->dead[i].epoch, name),
 					manager->fences->dead[i].source.fd);
+}
+
+static int is_watched(const struct manager *manager, uint32_t epoch)
+{
+	for (uint32_t i = 0; i < FENCES_MAX; i++)
+		if (manager->fences->dead[i].source.fd >= 0 && manager->fences->dead[i].epoch == epoch)
+			return 1;
+	return 0;
+}
+
+void fence_tell_unwatched(const struct manager *manager)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < CNRE_QUARANTINES_MAX; i++) {
+		uint32_t epoch = fence_of(&manager->state->quarantine[i]);
+
+		count += epoch != 0 && !is_watched(manager, epoch);
+	}
+	if (count > 0)
+		cnre_log(CNRE_LOG_WARNING,
+			 "fence: %u slabs stay in quarantine as long as their clients' world lasts: no fence says when the last read of "
+			 "their manager has landed", count);
 }
 
 uint32_t fence_quarantined(const struct manager *manager)

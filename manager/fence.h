@@ -33,6 +33,9 @@ void fence_forget(struct manager *manager, uint64_t place);
 /* Stores every fence again, for a new keeper. */
 void fence_persist(struct manager *manager);
 
+/* Says in the log how many slabs no fence will free: their incarnation had none (R20). After adoption. */
+void fence_tell_unwatched(const struct manager *manager);
+
 uint32_t fence_quarantined(const struct manager *manager); /* slabs now */
 
 #endif

@@ -179,14 +179,15 @@ static int become_blocking(int fd)
 	return 0;
 }
 
-static int alignment_allows_direct(int fd)
+static int alignment_allows_direct(int fd, int *ret_is_reported)
 {
 	struct statx status;
 
+	*ret_is_reported = 0;
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) < 0)
 		return 1; /* no statx: the probing read decides */
-	return file_alignment_allows_direct((status.stx_mask & STATX_DIOALIGN) != 0, status.stx_dio_mem_align,
-					    status.stx_dio_offset_align);
+	*ret_is_reported = (status.stx_mask & STATX_DIOALIGN) != 0;
+	return file_alignment_allows_direct(*ret_is_reported, status.stx_dio_mem_align, status.stx_dio_offset_align);
 }
 
 /* Some file systems accept O_DIRECT and refuse it at the first read. 0, -EINVAL (refused), or another -errno. */
@@ -211,7 +212,7 @@ static int probe_read(int fd)
 /* An open descriptor and whether it is direct, or -errno. */
 static int open_and_decide(struct file_table *table, const char *path, int *ret_direct)
 {
-	int fd = -EINVAL, r;
+	int fd = -EINVAL, is_reported, r;
 
 	*ret_direct = 0;
 	if (!table->setup.force_buffered)
@@ -220,7 +221,10 @@ static int open_and_decide(struct file_table *table, const char *path, int *ret_
 		return open_path(table, path, 0);
 	if (fd < 0)
 		return fd;
-	r = alignment_allows_direct(fd) ? probe_read(fd) : -EINVAL;
+	/* Where the file system says it all, nothing is read: a drive that hangs must not keep a new manager from starting. */
+	r = alignment_allows_direct(fd, &is_reported) ? 0 : -EINVAL;
+	if (r == 0 && !is_reported)
+		r = probe_read(fd);
 	if (r == 0) {
 		*ret_direct = 1;
 		return fd;

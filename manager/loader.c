@@ -436,18 +436,28 @@ static void cancel_unsent(struct loader *loader, struct loader_drive *drive)
 	}
 }
 
-struct loader *loader_close(struct loader *loader)
+int loader_drain(struct loader *loader, int64_t timeout_ns)
 {
-	if (loader == NULL)
-		return NULL;
+	int64_t deadline_ns = cnre_clock_deadline_ns(timeout_ns);
+
 	loader->is_closing = 1;
 	for (uint32_t i = 0; i < loader->drive_count; i++)
 		cancel_unsent(loader, &loader->drive[i]);
 	while (loader->chunks != 0) {
+		if (cnre_clock_left_ns(deadline_ns) == 0)
+			return -ETIMEDOUT;
 		loader->backend->calls->flush(loader->backend);
 		loader->backend->calls->wait(loader->backend);
 		reap_engine(loader);
 	}
+	return 0;
+}
+
+struct loader *loader_close(struct loader *loader)
+{
+	if (loader == NULL)
+		return NULL;
+	(void)loader_drain(loader, -1);
 	(void)deliver(loader);
 	CNRE_CHECK(loader->reads == 0);
 	free_loader(loader);
@@ -506,6 +516,11 @@ void loader_remove_memory(struct loader *loader, uint32_t segment)
 }
 
 /* ---- reads ---- */
+
+uint32_t loader_drives(const struct loader *loader)
+{
+	return loader->drive_count;
+}
 
 uint32_t loader_drive_of(const struct loader *loader, uint32_t file)
 {

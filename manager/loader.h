@@ -79,6 +79,12 @@ int loader_open(struct loader **ret_loader, const struct loader_setup *setup);
 struct loader *loader_close(struct loader *loader);
 
 /*
+ * Starts nothing more and waits until nothing is in flight in the kernel: 0, or -ETIMEDOUT, when a drive hangs. Then
+ * loader_close would wait for it.
+ */
+int loader_drain(struct loader *loader, int64_t timeout_ns);
+
+/*
  * Makes a file known: opens it, checks its size, decides direct or buffered, closes it again if the cache is full.
  * Returns the file's number, or -errno (-EBADMSG: the size is not expected_bytes).
  */
@@ -110,6 +116,7 @@ int loader_reap(struct loader *loader);
 /* Objects in flight, over all drives. */
 uint32_t loader_in_flight(const struct loader *loader);
 
+uint32_t loader_drives(const struct loader *loader); /* with files */
 /* The drive of a file, below LOADER_DRIVES_MAX, for queues per drive. */
 uint32_t loader_drive_of(const struct loader *loader, uint32_t file);
 /* When the oldest read in flight on the drive of this file was submitted, for time-outs; INT64_MAX: none in flight. */

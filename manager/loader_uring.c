@@ -269,10 +269,15 @@ static void wait_a_while(struct loader_backend *backend)
 
 /* ---- life ---- */
 
+/*
+ * What cannot be read at once goes to threads of the kernel, by default four a CPU for all drives: one drive that hangs
+ * would have them all. So many as chunks may be in flight are enough; where that is refused (before 5.15) it stays so.
+ */
 static int add_drive(struct loader_backend *backend, uint32_t drive)
 {
-	(void)backend;
-	(void)drive;
+	unsigned most[2] = {backend->status->chunk_depth * (drive + 1), 0}; /* for files; 0 leaves the others alone */
+
+	(void)io_uring_register_iowq_max_workers(&uring_of(backend)->ring, most);
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "manager/serve.h"
 #include "manager/settings.h"
 #include "manager/store.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -65,6 +66,7 @@ static struct serve_setup setup_from(const struct settings *settings, const char
 		.policy = settings->policy,
 		.clients_max = settings->clients_max,
 		.verify_loads = settings->verify == SETTINGS_VERIFY_LOAD,
+		.read_timeout_ns = (int64_t)settings->read_timeout_ns,
 		.digests = settings->digests,
 		.scrub_ns = (int64_t)settings->scrub_ns, /* the parser gives at most INT64_MAX */
 		.loader =
@@ -86,15 +88,45 @@ static struct serve_setup setup_from(const struct settings *settings, const char
 	};
 }
 
+static int is_served(const char *directory)
+{
+	char *real = realpath(directory, NULL);
+	int found = 0;
+
+	for (uint32_t i = 0; real != NULL && i < manager.model_count; i++)
+		found |= strcmp(manager.model[i].catalog->directory, real) == 0;
+	free(real);
+	return found;
+}
+
 static int add_models(const struct settings *settings, char *message)
 {
 	for (uint32_t i = 0; i < settings->model.count; i++) {
-		int r = serve_add_model(&manager, settings->model.item[i], message);
+		const char *directory = settings->model.item[i];
+		char reason[SERVE_MESSAGE_BYTES];
+		int r = is_served(directory) ? -EEXIST : serve_add_model(&manager, directory, reason);
 
-		if (r < 0)
+		if (r == -EEXIST)
+			(void)snprintf(reason, sizeof reason, "it is given twice: leave one --model out");
+		if (r < 0) {
+			(void)snprintf(message, SERVE_MESSAGE_BYTES, "--model %.200s: %.300s", directory, reason);
 			return r;
+		}
 	}
 	return 0;
+}
+
+static int check_policy(const struct settings *settings, char *message)
+{
+	char known[200] = "";
+
+	for (unsigned i = 0; policy_name_at(i) != NULL; i++) {
+		if (strcmp(policy_name_at(i), settings->policy) == 0)
+			return 0;
+		(void)snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", policy_name_at(i));
+	}
+	(void)snprintf(message, SERVE_MESSAGE_BYTES, "--policy %.40s: no such policy: known are %s", settings->policy, known);
+	return -EINVAL;
 }
 
 static int decide_budget(const struct settings *settings, char *message)
@@ -156,6 +188,10 @@ static int run(const struct settings *settings)
 
 	if (settings->mirror.count + settings->dir.count > 0)
 		return fail("--mirror and --dir are not in this build: serve one directory with --model");
+	if (check_policy(settings, message) < 0) {
+		(void)fail(message);
+		return EXIT_USAGE;
+	}
 	if (path_of_socket(settings->socket, socket, sizeof socket, message, sizeof message) < 0)
 		return fail(message);
 	manager.settings = settings;

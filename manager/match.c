@@ -21,11 +21,16 @@ static int is_relative(const struct model_catalog *catalog, const struct cnre_wi
 static int match_by_path(struct manager *manager, const struct cnre_wire_hello *hello, const char *path,
 			 struct served_model **ret_model, char *message, size_t message_bytes)
 {
-	for (uint32_t i = 0; i < manager->model_count; i++) {
-		if (same(manager->model[i].catalog->fingerprint.identity, hello->identity)) {
-			*ret_model = &manager->model[i];
-			return 0;
-		}
+	uint32_t found = manager->model_count;
+
+	/* Of two that differ in payload alone the identity says nothing: then the path decides. */
+	for (uint32_t i = manager->model_count; i-- > 0;)
+		if (same(manager->model[i].catalog->fingerprint.identity, hello->identity) &&
+		    (found == manager->model_count || strcmp(manager->model[found].catalog->directory, path) != 0))
+			found = i;
+	if (found < manager->model_count) {
+		*ret_model = &manager->model[found];
+		return 0;
 	}
 	for (uint32_t i = 0; i < manager->model_count; i++) {
 		if (is_relative(manager->model[i].catalog, hello, path)) {

@@ -135,6 +135,12 @@ int queue_push_prefetch(struct queue *queue, uint32_t slot, uint32_t owner)
 	return 1;
 }
 
+int queue_is_demand(const struct queue *queue, uint32_t owner)
+{
+	CNRE_CHECK(owner < queue->owner_count);
+	return is_demand(queue, owner);
+}
+
 int queue_has_demand(const struct queue *queue, uint32_t slot)
 {
 	return !is_empty(queue, demands(queue, slot));

@@ -34,6 +34,7 @@ int queue_push_demand(struct queue *queue, const struct queue_client *client, ui
 /* Prefetch: 1 queued or queued already, 0 refused (too many of this client). */
 int queue_push_prefetch(struct queue *queue, uint32_t slot, uint32_t owner);
 
+int queue_is_demand(const struct queue *queue, uint32_t owner); /* queued as a demand now */
 int queue_has_demand(const struct queue *queue, uint32_t slot);
 /* Demands of a client in order: QUEUE_NONE begins and ends. Valid until the queue changes. */
 uint32_t queue_next_demand(const struct queue *queue, uint32_t slot, uint32_t previous);

@@ -4,14 +4,17 @@
 
 #include "base/clock.h"
 #include "manager/bell.h"
+#include "manager/fence.h"
 #include "manager/listener.h"
 #include "manager/loader.h"
 #include "manager/pool.h"
 #include "manager/residency.h"
 #include "manager/session.h"
 #include "manager/settings.h"
+#include "manager/stall.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <unistd.h>
 
 static json_t *number(uint64_t value)
@@ -88,12 +91,12 @@ static json_t *report_pool(const struct manager *manager)
 	for (int i = CNRE_BACKING_1G; i <= CNRE_BACKING_4K; i++)
 		(void)json_object_set_new(backing, cnre_backing_name((enum cnre_backing)i),
 					  number(status.bytes_by_backing[i]));
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "budget_bytes",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "budget_bytes",
 			 (json_int_t)status.budget_bytes, "backed_bytes", (json_int_t)status.backed_bytes, "used_bytes",
 			 (json_int_t)status.used_bytes, "windows", (json_int_t)status.windows, "guaranteed",
 			 (json_int_t)status.guaranteed, "reserved_slabs", (json_int_t)manager->sessions->reserved_slabs,
 			 "loads_max", (json_int_t)manager->loads_max, "window_bytes", (json_int_t)manager->window_bytes,
-			 "backing", backing);
+			 "quarantined", (json_int_t)fence_quarantined(manager), "backing", backing);
 }
 
 static json_t *report_loader(const struct manager *manager)
@@ -101,11 +104,12 @@ static json_t *report_loader(const struct manager *manager)
 	struct loader_status status;
 
 	loader_get_status(manager->loader, &status);
-	return json_pack("{s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "engine",
+	return json_pack("{s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "engine",
 			 status.uring ? "io_uring" : "pread", "reason", status.reason, "registered_buffers",
 			 status.registered_buffers, "registered_files", status.registered_files, "files_direct",
 			 (json_int_t)status.files_direct, "files_buffered", (json_int_t)status.files_buffered,
-			 "in_flight", (json_int_t)loader_in_flight(manager->loader), "queued",
+			 "in_flight", (json_int_t)loader_in_flight(manager->loader), "timed_out",
+			 (json_int_t)residency_stalls(manager)->reads, "queued",
 			 (json_int_t)residency_queued(manager), "chunk_bytes", (json_int_t)status.chunk_bytes,
 			 "chunk_depth", (json_int_t)status.chunk_depth, "reads_in_flight_max",
 			 (json_int_t)status.reads_in_flight_max);
@@ -127,6 +131,24 @@ static void add_degraded(json_t *list, const char *what, const char *advice)
 	(void)json_array_append_new(list, json_pack("{s:s, s:s}", "what", what, "do", advice));
 }
 
+/* A path may be longer than a line, and no UTF-8. */
+static void add_stalls(json_t *list, const struct stalls *stalls)
+{
+	for (uint32_t i = 0; i < LOADER_DRIVES_MAX; i++) {
+		const struct stall *stall = &stalls->drive[i];
+		char what[512];
+
+		if (stall->reads == 0)
+			continue;
+		(void)snprintf(what, sizeof what, "the drive of %.300s has not answered for %.1f s: %u reads timed out",
+			       stall->path, (double)(cnre_clock_now_ns() - stall->since_ns) / 1e9, stall->reads);
+		(void)json_array_append_new(
+			list,
+			json_pack("{s:o, s:s}", "what", text(what), "do",
+				  "check the drive, its cable or its network; reads begin again by themselves when it answers"));
+	}
+}
+
 /* What works, but not as well as it could, and what to do about it. */
 static json_t *report_degraded(const struct manager *manager)
 {
@@ -136,6 +158,7 @@ static json_t *report_degraded(const struct manager *manager)
 
 	loader_get_status(manager->loader, &loader);
 	pool_get_status(manager->pool, &pool);
+	add_stalls(list, residency_stalls(manager));
 	if (!loader.uring)
 		add_degraded(list, "reads go through a pread pool, not io_uring", loader.reason);
 	else if (!loader.registered_buffers)

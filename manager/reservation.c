@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "manager/fence.h"
+#include "manager/loader.h"
 #include "manager/pool.h"
 #include "manager/session.h"
 #include "shm/ledger.h"
@@ -35,6 +36,8 @@ uint32_t reservation_loads(const struct manager *manager, uint64_t windows)
 
 	if (loads > share)
 		loads = share;
+	if (loads < loader_drives(manager->loader))
+		loads = loader_drives(manager->loader); /* one that hangs leaves the others theirs (R16) */
 	if (windows <= client)
 		loads = 1;
 	else if (loads > windows - client)

@@ -32,7 +32,7 @@ uint32_t reservation_least(const struct manager *manager);
 
 /*
  * Loads in flight that a pool of so many windows has room for beside its clients: a share of it, never so many that the
- * first client finds no room, at most manager->loads_most, at least one.
+ * first client finds no room, at most manager->loads_most, at least one for each drive if there is that room, else one.
  */
 #define RESERVATION_LOADS_SHARE 4u
 uint32_t reservation_loads(const struct manager *manager, uint64_t windows);

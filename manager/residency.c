@@ -13,6 +13,7 @@
 #include "manager/queue.h"
 #include "manager/reservation.h"
 #include "manager/session.h"
+#include "manager/stall.h"
 #include "policy/policy.h"
 #include "shm/futex.h"
 #include "shm/ledger.h"
@@ -35,14 +36,25 @@ struct load {
 	uint64_t place;
 	uint32_t owner;
 	int is_prefetch, is_hashed;
+	int is_reading;           /* with the loader, whose slab it is until `done` */
+	int is_late;              /* it failed by time-out, and its read is still out */
+	uint32_t drive;           /* in whose queue it counts */
+	uint32_t late_drive;      /* where is_late: the one that does not answer */
 };
 
 struct residency {
 	struct policy *policy;
 	struct queue *queue;
 	struct load *load; /* as many as the first budget allows in flight */
+	uint32_t load_count;
 	struct load *free_load;
 	uint32_t loads_active, prefetches_active;
+	uint32_t drive_count, loads_of_drive[LOADER_DRIVES_MAX];
+	struct stalls stalls;
+	uint32_t held_demands;       /* queued for drives that do not answer, at the last look */
+	int64_t *demanded_ns;        /* [owner_count] when it was queued as a demand */
+	int64_t expire_ns;           /* nothing is over its time before then */
+	int64_t awake_since_ns;      /* time in which this process could not run counts against no drive */
 	uint32_t next_slot; /* where the round over clients goes on (R34) */
 	uint64_t budget_bytes, used_bytes;
 	uint64_t held_to_bytes;      /* below the budget: memory costs more than planned (measure.h) */
@@ -120,7 +132,7 @@ static void mark_loading(struct cnre_entry *entry, uint64_t place, uint32_t star
 			      memory_order_release);
 }
 
-static void note_attempt(struct cnre_entry *entry, const struct loader_read *read)
+static void note_attempt(struct cnre_entry *entry, const struct loader_read *read, int64_t ended_ns)
 {
 	/* [D6] relaxed: only this thread writes it. */
 	uint32_t sequence = atomic_load_explicit(&entry->load_sequence, memory_order_relaxed);
@@ -130,8 +142,7 @@ static void note_attempt(struct cnre_entry *entry, const struct loader_read *rea
 	/* [D8] relaxed: as [D7]. */
 	atomic_store_explicit(&entry->read_bytes, (uint32_t)read->bytes_read, memory_order_relaxed);
 	/* [D9] relaxed: as [D7]. */
-	atomic_store_explicit(&entry->service_ns, (uint64_t)(read->completed_ns - read->submitted_ns),
-			      memory_order_relaxed);
+	atomic_store_explicit(&entry->service_ns, (uint64_t)(ended_ns - read->submitted_ns), memory_order_relaxed);
 }
 
 /* ---- residents ---- */
@@ -284,6 +295,7 @@ static void load_free(struct load *load)
 	struct residency *residency = load->manager->residency;
 
 	residency->loads_active--;
+	residency->loads_of_drive[load->drive]--;
 	if (load->is_prefetch)
 		residency->prefetches_active--;
 	load->next_free = residency->free_load;
@@ -301,7 +313,7 @@ static void publish(struct load *load)
 	cnre_counter_add(&manager->counters->loads, 1);
 	cnre_counter_add(&manager->counters->bytes_loaded, slab_bytes_of(manager, load->owner));
 	cnre_counter_add(&manager->counters->service_ns, (uint64_t)(load->read.completed_ns - load->read.submitted_ns));
-	note_attempt(entry, &load->read);
+	note_attempt(entry, &load->read, load->read.completed_ns);
 	CNRE_CRASH_POINT("publish-counted");
 	settle(entry, cnre_word_generation(word_of(entry)), CNRE_LOAD_OK, CNRE_STATE_READY);
 	CNRE_CRASH_POINT("publish-ready");
@@ -358,19 +370,42 @@ static void log_mismatch(struct load *load, uint64_t expected)
 }
 
 /* R8: a failed load is ABSENT with a new generation and an error class; nothing is cached, all waiters are woken. */
+static void fail_entry(struct manager *manager, struct cnre_entry *entry, enum cnre_load_error error)
+{
+	cnre_counter_add(&manager->counters->load_errors, 1);
+	settle(entry, cnre_word_generation(word_of(entry)) + 1, error, CNRE_STATE_ABSENT);
+}
+
 static void fail(struct load *load, int status)
 {
 	struct manager *manager = load->manager;
 	struct cnre_entry *entry = entry_of(manager, load->owner);
 
-	note_attempt(entry, &load->read);
-	cnre_counter_add(&manager->counters->load_errors, 1);
+	note_attempt(entry, &load->read, load->read.completed_ns);
 	manager->residency->prefetched[load->owner] = 0;
 	discharge(manager, load->owner);
-	settle(entry, cnre_word_generation(word_of(entry)) + 1, error_class(status), CNRE_STATE_ABSENT);
+	fail_entry(manager, entry, error_class(status));
 	CNRE_CRASH_POINT("fail-absent");
 	pool_give(manager->pool, load->place);
 	load_free(load);
+}
+
+/* The run whose bytes did not come: the first of those that are not complete. */
+static uint32_t late_run(const struct load *load)
+{
+	const struct loader_read *read = &load->read;
+	uint32_t run = 0;
+
+	while (run + 1 < read->run_count && read->run_got[run] >= read->run[run].needed_bytes)
+		run++;
+	return run;
+}
+
+static const char *shard_path(const struct load *load, uint32_t run)
+{
+	const struct served_model *model = model_of(load->manager, load->owner);
+
+	return model->catalog->shard[load->plan.run[run].shard].path;
 }
 
 /* On a worker thread. */
@@ -402,14 +437,56 @@ static void slab_prepared(struct worker_job *job)
 	publish(load);
 }
 
+/*
+ * R16: a read that its drive did not answer in time. Its object fails now; its slab belongs to the kernel until the read
+ * is over, and a successor must know that (R21): it is remembered before the entry changes. 0 or -ENOSPC: not now.
+ * Crash note: killed between the two, the entry is LOADING and its slab in quarantine, which adoption knows already.
+ */
+static int expire_read(struct load *load, int64_t now_ns)
+{
+	struct manager *manager = load->manager;
+	struct residency *residency = manager->residency;
+	struct cnre_entry *entry = entry_of(manager, load->owner);
+	uint32_t run = late_run(load);
+	int r = fence_remember(manager, load->place, slab_bytes_of(manager, load->owner));
+
+	if (r < 0)
+		return r;
+	note_attempt(entry, &load->read, now_ns);
+	fail_entry(manager, entry, CNRE_LOAD_ETIMEDOUT);
+	cnre_counter_add(&manager->counters->loads_timed_out, 1);
+	residency->prefetched[load->owner] = 0;
+	residency->prefetches_active -= (uint32_t)load->is_prefetch;
+	load->is_prefetch = 0;
+	load->is_late = 1;
+	load->late_drive = loader_drive_of(manager->loader, load->read.run[run].file);
+	stall_begin(&residency->stalls, load->late_drive, shard_path(load, run), load->read.submitted_ns);
+	return 0;
+}
+
+/* The late read is over, whatever it brought: nobody waits for it, and its slab is room again. */
+static void end_late(struct load *load)
+{
+	struct manager *manager = load->manager;
+
+	fence_forget(manager, load->place);
+	discharge(manager, load->owner);
+	pool_give(manager->pool, load->place);
+	stall_end(&manager->residency->stalls, load->late_drive);
+	load_free(load);
+}
+
 static void read_done(struct loader_read *read, int status)
 {
 	struct load *load = (struct load *)read;
 
+	load->is_reading = 0;
 	CNRE_CRASH_POINT("load-arrived");
 	cnre_counter_add(&load->manager->counters->bytes_read, read->bytes_read);
 	cnre_counter_add(&load->manager->counters->read_retries, read->retries);
-	if (status == -ECANCELED && load->manager->stopping) {
+	if (load->is_late) {
+		end_late(load);
+	} else if (status == -ECANCELED && load->manager->stopping) {
 		load_free(
 			load); /* LOADING for good: who waits learns from its socket that we are gone, and blames no drive */
 	} else if (status < 0) {
@@ -456,6 +533,8 @@ static int begin_load(struct manager *manager, uint32_t owner, uint32_t starter,
 	residency->free_load = load->next_free;
 	residency->loads_active++;
 	residency->prefetches_active += (uint32_t)is_prefetch;
+	load->is_late = 0;
+	load->is_reading = 1;
 	load->owner = owner;
 	load->place = place;
 	load->is_prefetch = is_prefetch;
@@ -463,6 +542,8 @@ static int begin_load(struct manager *manager, uint32_t owner, uint32_t starter,
 	load->shape = &model->catalog->shape[model->catalog->object[owner - model->first_owner].shape];
 	model_plan(model->catalog, owner - model->first_owner, &load->plan);
 	fill_read(load, model);
+	load->drive = loader_drive_of(manager->loader, load->read.run[0].file);
+	residency->loads_of_drive[load->drive]++;
 	charge(manager, owner);
 	mark_loading(entry_of(manager, owner), place, starter);
 	cnre_counter_set(&manager->counters->loads_in_flight, residency->loads_active);
@@ -507,6 +588,8 @@ int residency_request(struct manager *manager, struct session *session, uint32_t
 	if (cnre_word_state(word_of(entry)) != CNRE_STATE_ABSENT)
 		return 1; /* resident, or on its way: the asker sleeps on the word and joins */
 	if (kind == RESIDENCY_DEMAND) {
+		if (!queue_is_demand(residency->queue, owner))
+			residency->demanded_ns[owner] = cnre_clock_now_ns();
 		accepted = queue_push_demand(residency->queue, &client, owner);
 		/* What the client gave up waiting for may still fill its list, while a drive hangs: an honest demand has room. */
 		if (!accepted && drop_unleased(manager, session->slot) > 0)
@@ -547,14 +630,6 @@ void residency_forget_session(struct manager *manager, uint32_t slot)
 	queue_forget_slot(manager->residency->queue, slot);
 }
 
-static int drive_has_room(struct manager *manager, uint32_t owner)
-{
-	struct served_model *model = model_of(manager, owner);
-	struct model_plan plan;
-
-	model_plan(model->catalog, owner - model->first_owner, &plan);
-	return loader_has_room(manager->loader, model->file_of_shard[plan.run[0].shard]);
-}
 
 /* A place for one more load, and a slab beside what clients reserve: a smaller budget has fewer (R16). */
 static int may_load(const struct manager *manager)
@@ -564,11 +639,47 @@ static int may_load(const struct manager *manager)
 	return residency->free_load != NULL && residency->loads_active + (residency->pin != NULL) < manager->loads_max;
 }
 
+/* A place stays free for every drive that has nothing in flight: one that hangs cannot take them all (R16). */
+static int leaves_places(const struct manager *manager, uint32_t drive)
+{
+	const struct residency *residency = manager->residency;
+	uint32_t idle = 0;
+
+	if (residency->loads_of_drive[drive] == 0)
+		return 1;
+	for (uint32_t i = 0; i < residency->drive_count; i++)
+		idle += residency->loads_of_drive[i] == 0;
+	return manager->loads_max - residency->loads_active - (residency->pin != NULL) > idle;
+}
+
+/* Whether an object can be read now: DRIVE_HANGS where one of its drives does not answer. After may_load. */
+enum drive_answer { DRIVE_BUSY, DRIVE_READY, DRIVE_HANGS };
+
+static enum drive_answer ask_drives(struct manager *manager, uint32_t owner)
+{
+	const struct served_model *model = model_of(manager, owner);
+	const struct residency *residency = manager->residency;
+	struct model_plan plan;
+	uint32_t file;
+
+	model_plan(model->catalog, owner - model->first_owner, &plan);
+	for (uint32_t i = 0; i < plan.run_count && residency->stalls.reads > 0; i++) {
+		file = model->file_of_shard[plan.run[i].shard];
+		if (stall_is_on(&residency->stalls, loader_drive_of(manager->loader, file)))
+			return DRIVE_HANGS;
+	}
+	file = model->file_of_shard[plan.run[0].shard]; /* whose drive counts it */
+	if (!loader_has_room(manager->loader, file) || !leaves_places(manager, loader_drive_of(manager->loader, file)))
+		return DRIVE_BUSY;
+	return DRIVE_READY;
+}
+
 /* One demand of one client: 1 begun, 0 nothing can begin now, -ENOSPC no slab. Drops on its way what nobody wants any more. */
 static int pump_slot(struct manager *manager, uint32_t slot)
 {
 	struct queue *queue = manager->residency->queue;
 	uint32_t owner, next, starter;
+	enum drive_answer answer;
 	int r;
 
 	for (owner = queue_next_demand(queue, slot, QUEUE_NONE); owner != QUEUE_NONE; owner = next) {
@@ -578,7 +689,9 @@ static int pump_slot(struct manager *manager, uint32_t slot)
 				cnre_counter_add(&manager->counters->loads_dropped, 1);
 			continue;
 		}
-		if (!drive_has_room(manager, owner))
+		answer = ask_drives(manager, owner);
+		manager->residency->held_demands += answer == DRIVE_HANGS;
+		if (answer != DRIVE_READY)
 			continue;
 		starter = queue_starter(queue, owner);
 		r = begin_load(manager, owner, starter, 0);
@@ -598,6 +711,7 @@ static int pump_demand(struct manager *manager)
 
 	while (progress && may_load(manager) && queue_demand_count(residency->queue) > 0) {
 		progress = 0;
+		residency->held_demands = 0;
 		for (uint32_t i = 0; i < QUEUE_SLOTS && may_load(manager); i++) {
 			uint32_t slot = (residency->next_slot + i) % QUEUE_SLOTS;
 			int r;
@@ -615,21 +729,106 @@ static int pump_demand(struct manager *manager)
 	return 0;
 }
 
-/* Prefetch: only when no demand waits, and never more than half of the loads that may be in flight. */
+/*
+ * Prefetch: only when no demand waits but for drives that do not answer, and never more than half of the loads that may
+ * be in flight. Those for such drives are dropped: the next visit asks anew.
+ */
 static void pump_prefetch(struct manager *manager)
 {
 	struct residency *residency = manager->residency;
 	uint32_t owner;
 
 	while (may_load(manager) && residency->prefetches_active < (manager->loads_max + 1) / 2 &&
-	       queue_demand_count(residency->queue) == 0 &&
+	       queue_demand_count(residency->queue) <= residency->held_demands &&
 	       (owner = queue_first_prefetch(residency->queue)) != QUEUE_NONE) {
-		if (!drive_has_room(manager, owner))
+		enum drive_answer answer = ask_drives(manager, owner);
+
+		if (answer == DRIVE_BUSY)
 			return;
 		queue_remove(residency->queue, owner);
-		if (begin_load(manager, owner, 0, 1) < 0)
+		if (answer == DRIVE_HANGS || begin_load(manager, owner, 0, 1) < 0)
 			cnre_counter_add(&manager->counters->prefetches_dropped, 1);
 	}
+}
+
+/* ---- drives that do not answer ---- */
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t due_ns_of(const struct manager *manager, int64_t since_ns)
+{
+	int64_t awake_since_ns = manager->residency->awake_since_ns;
+
+	return (since_ns > awake_since_ns ? since_ns : awake_since_ns) + manager->read_timeout_ns;
+}
+
+/* -ENOSPC: more slabs would be in quarantine than the state segment has room for: then they fail later. */
+static int64_t expire_reads(struct manager *manager, int64_t now_ns)
+{
+	int64_t next_ns = now_ns + manager->read_timeout_ns;
+
+	for (uint32_t i = 0; i < manager->residency->load_count; i++) {
+		struct load *load = &manager->residency->load[i];
+		int64_t due_ns = due_ns_of(manager, load->read.submitted_ns);
+
+		if (!load->is_reading || load->is_late)
+			continue;
+		if (due_ns > now_ns)
+			next_ns = earlier(next_ns, due_ns);
+		else if (expire_read(load, now_ns) < 0)
+			next_ns = earlier(next_ns, now_ns + RESIDENCY_EXPIRE_RETRY_NS);
+	}
+	return next_ns;
+}
+
+/* A demand that its drive did not even take in that time: it fails as a read would have. */
+static int64_t expire_demands_of(struct manager *manager, uint32_t slot, int64_t now_ns)
+{
+	struct residency *residency = manager->residency;
+	int64_t next_ns = CNRE_NEVER;
+	uint32_t owner, next;
+
+	for (owner = queue_next_demand(residency->queue, slot, QUEUE_NONE); owner != QUEUE_NONE; owner = next) {
+		int64_t due_ns = due_ns_of(manager, residency->demanded_ns[owner]);
+
+		next = queue_next_demand(residency->queue, slot, owner);
+		if (ask_drives(manager, owner) != DRIVE_HANGS)
+			continue;
+		if (due_ns > now_ns) {
+			next_ns = earlier(next_ns, due_ns);
+			continue;
+		}
+		queue_remove(residency->queue, owner);
+		fail_entry(manager, entry_of(manager, owner), CNRE_LOAD_ETIMEDOUT);
+		cnre_counter_add(&manager->counters->loads_timed_out, 1);
+	}
+	return next_ns;
+}
+
+/* Nobody waits for a drive without bound: a read for its time, a demand behind it for the same once more. */
+static void expire(struct manager *manager)
+{
+	struct residency *residency = manager->residency;
+	int64_t now_ns;
+
+	if (manager->read_timeout_ns == 0 || residency->loads_active + queue_demand_count(residency->queue) == 0)
+		return;
+	now_ns = cnre_clock_now_ns();
+	if (now_ns < residency->expire_ns)
+		return;
+	if (now_ns - residency->expire_ns > RESIDENCY_OVERSLEPT_NS)
+		residency->awake_since_ns = now_ns;
+	residency->expire_ns = expire_reads(manager, now_ns);
+	for (uint32_t slot = 0; slot < QUEUE_SLOTS && residency->stalls.reads > 0; slot++)
+		residency->expire_ns = earlier(residency->expire_ns, expire_demands_of(manager, slot, now_ns));
+}
+
+const struct stalls *residency_stalls(const struct manager *manager)
+{
+	return &manager->residency->stalls;
 }
 
 /* No room although R15 promises it: a guarantee that could not grow when it was asked for, or leases that nobody granted. */
@@ -653,6 +852,7 @@ void residency_pump(struct manager *manager)
 	if (residency->trimming)
 		residency->trimming = shrink_to(manager, target_bytes(manager)) < 0 || pool_trim(manager->pool) > 0;
 	residency->starved_ns = 0;
+	expire(manager);
 	if (pump_demand(manager) < 0)
 		starve(manager);
 	else
@@ -663,11 +863,14 @@ void residency_pump(struct manager *manager)
 int64_t residency_deadline_ns(const struct manager *manager)
 {
 	const struct residency *residency = manager->residency;
+	int64_t deadline_ns = CNRE_NEVER;
 
+	if (manager->read_timeout_ns != 0 && residency->loads_active + queue_demand_count(residency->queue) > 0)
+		deadline_ns = residency->expire_ns;
 	if (residency->starved_ns != 0)
-		return residency->starved_ns + RESIDENCY_STARVED_RETRY_NS;
+		return earlier(deadline_ns, residency->starved_ns + RESIDENCY_STARVED_RETRY_NS);
 	/* Releases ring no bell, so what waits for them looks again by itself. */
-	return residency->trimming ? cnre_clock_now_ns() + 10 * CNRE_NS_PER_MS : CNRE_NEVER;
+	return residency->trimming ? earlier(deadline_ns, cnre_clock_now_ns() + 10 * CNRE_NS_PER_MS) : deadline_ns;
 }
 
 /* ---- budget ---- */
@@ -830,6 +1033,19 @@ static int adopt_evicting(struct manager *manager, uint32_t owner)
 	return adopt_resident(manager, owner);
 }
 
+/*
+ * A load is counted before its READY and an eviction after its ABSENT: whoever was killed in between had counted bytes as
+ * loaded that are not resident. They count as evicted, so that loaded - evicted is what is resident.
+ */
+static void balance_bytes(struct manager *manager)
+{
+	struct cnre_counters *counters = manager->counters;
+	uint64_t loaded_bytes = cnre_counter_get(&counters->bytes_loaded), used_bytes = manager->residency->used_bytes;
+
+	if (loaded_bytes >= used_bytes && loaded_bytes - used_bytes > cnre_counter_get(&counters->bytes_evicted))
+		cnre_counter_set(&counters->bytes_evicted, loaded_bytes - used_bytes);
+}
+
 int residency_adopt(struct manager *manager)
 {
 	int r = 0;
@@ -849,6 +1065,8 @@ int residency_adopt(struct manager *manager)
 			break;
 		}
 	}
+	if (r == 0)
+		balance_bytes(manager);
 	return r;
 }
 
@@ -885,6 +1103,7 @@ static int create_loads(struct manager *manager, uint32_t loads_max)
 	residency->load = calloc(loads_max, sizeof *residency->load);
 	if (residency->load == NULL)
 		return -ENOMEM;
+	residency->load_count = loads_max;
 	for (uint32_t i = 0; i < loads_max; i++) {
 		struct load *load = &residency->load[i];
 
@@ -909,8 +1128,10 @@ int residency_open(struct manager *manager, const char *name, uint32_t loads_max
 	residency->error_limit.burst = 20;
 	residency->prefetched = calloc(manager->owner_count, 1);
 	residency->resident_of_model = calloc(manager->model_count, sizeof *residency->resident_of_model);
-	if (residency->prefetched == NULL || residency->resident_of_model == NULL)
+	residency->demanded_ns = calloc(manager->owner_count, sizeof *residency->demanded_ns);
+	if (residency->prefetched == NULL || residency->resident_of_model == NULL || residency->demanded_ns == NULL)
 		goto fail;
+	residency->drive_count = loader_drives(manager->loader);
 	r = queue_open(&residency->queue, manager->owner_count);
 	if (r < 0)
 		goto fail;
@@ -945,6 +1166,7 @@ void residency_close(struct manager *manager)
 	free(residency->load);
 	free(residency->resident_of_model);
 	free(residency->prefetched);
+	free(residency->demanded_ns);
 	free(residency);
 	manager->residency = NULL;
 }

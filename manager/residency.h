@@ -18,10 +18,13 @@
 #define RESIDENCY_PREFETCH_QUEUE_MAX 1024u  /* queued prefetches of all clients; more are dropped */
 #define RESIDENCY_VICTIM_TRIES 64u          /* evictions in policy order before a window is emptied instead */
 #define RESIDENCY_STARVED_RETRY_NS 5000000  /* a demand found no room although R15 promises it: look again then */
+#define RESIDENCY_OVERSLEPT_NS 1000000000  /* later than that to look at time-outs: we were stopped, not the drive */
+#define RESIDENCY_EXPIRE_RETRY_NS 100000000 /* a late read that could not be put in quarantine: look again then */
 #define RESIDENCY_ENFORCE_NS 100000000      /* and no more often than this, at whose leases are in the way (R19) */
 
 struct policy;
 struct session;
+struct stalls;
 
 int residency_open(struct manager *manager, const char *policy_name, uint32_t loads_max, uint64_t budget_bytes);
 void residency_close(struct manager *manager);
@@ -58,6 +61,9 @@ int residency_set_budget(struct manager *manager, uint64_t budget_bytes);
  * memory of the pool it can. Never below the guarantee; UINT64_MAX: the whole budget again. A new budget ends it.
  */
 void residency_hold_to(struct manager *manager, uint64_t bytes);
+
+/* Drives that did not answer in manager->read_timeout_ns (R16); see stall.h. */
+const struct stalls *residency_stalls(const struct manager *manager);
 
 /* Evicts every object that nobody holds; counts. */
 void residency_evict_all(struct manager *manager, uint32_t *ret_evicted, uint32_t *ret_kept);

@@ -36,6 +36,7 @@
 
 #define READ_BYTES_IN_FLIGHT (32ull << 20)
 #define READS_IN_FLIGHT_MOST 16u
+#define STOP_DRAIN_NS (5 * CNRE_NS_PER_S) /* a stop waits for reads, but not for a drive that hangs */
 
 /* ---- descriptors that only wake the loop ---- */
 
@@ -400,16 +401,13 @@ static int open_memory(struct manager *manager, const struct serve_setup *setup,
 		return r;
 	decide_loads(manager);
 	r = residency_open(manager, setup->policy, manager->loads_max, setup->budget_bytes);
-	if (r < 0) {
-		(void)snprintf(message, SERVE_MESSAGE_BYTES, "policy \"%.40s\": %s: lru is known", setup->policy,
-			       strerror(-r));
-		return r;
-	}
+	if (r < 0)
+		return say(message, r, "cannot make the tables of residency");
 	r = fence_open(manager);
 	return r < 0 ? say(message, r, "cannot make a fence") : 0;
 }
 
-static int open_doors(struct manager *manager, const struct serve_setup *setup, char *message)
+static int open_doors(struct manager *manager, char *message)
 {
 	int r = bell_open(manager, &manager->bell);
 
@@ -420,9 +418,6 @@ static int open_doors(struct manager *manager, const struct serve_setup *setup, 
 		r = guard_open(manager);
 	if (r < 0)
 		return say(message, r, "cannot watch signals");
-	r = listener_open(manager, &setup->listener, message);
-	if (r < 0)
-		return r;
 	if (manager->adopted)
 		return take_over(manager, message);
 	persist_core(manager);
@@ -443,12 +438,15 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 		r = open_digests(manager, setup, message);
 	if (r == 0)
 		r = open_tables(manager, message);
+	/* The path and its lock before the pool: what is wrong with them is said before memory is touched for minutes. */
+	if (r == 0)
+		r = listener_open(manager, &setup->listener, message);
 	if (r == 0)
 		r = open_memory(manager, &own, message);
 	if (r < 0)
 		return r;
 	measure_open(manager);
-	return open_doors(manager, setup, message);
+	return open_doors(manager, message);
 }
 
 int serve_open(struct manager *manager, const struct serve_setup *setup, char message[SERVE_MESSAGE_BYTES])
@@ -457,6 +455,7 @@ int serve_open(struct manager *manager, const struct serve_setup *setup, char me
 
 	watchdog_open(&manager->watchdog);
 	manager->started_ns = cnre_clock_now_ns();
+	manager->read_timeout_ns = setup->read_timeout_ns;
 	manager->clients_max = setup->clients_max < CNRE_SESSIONS_MAX ? setup->clients_max : CNRE_SESSIONS_MAX;
 	wakers.signals.fd = -1;
 	r = open_parts(manager, setup, message);
@@ -547,6 +546,16 @@ static void leave_to_store(struct manager *manager)
 	close_digests(manager);
 }
 
+/* The kernel keeps the memory until the reads are over; the sockets are closed, so nobody of ours is waited for. */
+static void leave_reads_behind(struct manager *manager)
+{
+	cnre_log(CNRE_LOG_WARNING, "a drive does not answer: leaving its reads to the kernel");
+	finish_cleanups(manager);
+	manager->worker = worker_close(manager->worker);
+	close_digests(manager);
+	_exit(0);
+}
+
 void serve_close(struct manager *manager)
 {
 	if (manager->store != NULL && store_kind(manager->store) == STORE_SYSTEMD && manager->stopping) {
@@ -558,6 +567,8 @@ void serve_close(struct manager *manager)
 	while (manager->sessions != NULL && manager->sessions->active_count > 0)
 		session_end(manager->sessions->active[manager->sessions->active_count - 1], 0);
 	manager->bell = bell_close(manager->bell);
+	if (manager->loader != NULL && loader_drain(manager->loader, STOP_DRAIN_NS) < 0)
+		leave_reads_behind(manager);
 	manager->loader = loader_close(manager->loader); /* waits for reads: their memory must not go before them */
 	fence_close(manager);
 	finish_cleanups(manager);

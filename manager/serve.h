@@ -21,6 +21,7 @@ struct serve_setup {
 	struct loader_setup loader;
 	struct listener_setup listener;
 	int verify_loads;
+	int64_t read_timeout_ns;          /* of a drive; 0: none */
 	const char *digests;              /* manifest; NULL: none */
 	int64_t scrub_ns;                 /* 0: off */
 };

@@ -167,7 +167,7 @@ static void leave(struct session *session)
 	reservation_apply(session->manager);
 }
 
-static int send_welcome(struct session *session, uint32_t id)
+static int send_welcome(struct session *session)
 {
 	struct manager *manager = session->manager;
 	struct cnre_wire_welcome welcome = {
@@ -189,7 +189,7 @@ static int send_welcome(struct session *session, uint32_t id)
 	if (r >= 0) {
 		fds[CNRE_FD_CHANNEL] = session->channel_segment.fd;
 		fds[CNRE_FD_LEDGER] = session->ledger_segment.fd;
-		cnre_wire_fill(&welcome.header, CNRE_WIRE_WELCOME, id, sizeof welcome);
+		cnre_wire_fill(&welcome.header, CNRE_WIRE_WELCOME, session->hello_id, sizeof welcome);
 		r = cnre_wire_send(session->socket.fd, &welcome, sizeof welcome, fds, CNRE_FD_COUNT);
 	}
 	for (uint32_t i = 0; i < opened; i++)
@@ -238,6 +238,7 @@ static struct session *allocate(struct manager *manager, const struct peer *peer
 	session->peer = *peer;
 	session->slot = slot;
 	session->reserve_slabs = slabs;
+	session->hello_id = hello->header.id;
 	session->attached_ns = cnre_clock_now_ns();
 	session->number = state_next_session(manager);
 	copy_name(session->name, hello->name);
@@ -291,9 +292,11 @@ int session_begin(struct manager *manager, const struct peer *peer, const struct
 	if (r < 0)
 		goto remove_bell;
 	CNRE_CRASH_POINT("attach-watched");
-	r = send_welcome(session, hello->header.id);
+	r = send_welcome(session);
 	if (r < 0)
 		goto stop_watching;
+	CNRE_CRASH_POINT("attach-welcomed");
+	state_welcomed(manager, session);
 	CNRE_CRASH_POINT("attach-welcomed");
 	cnre_counter_add(&manager->counters->attaches, 1);
 	if (cnre_log_allowed(&manager->sessions->log_limit, session->attached_ns))
@@ -379,6 +382,7 @@ static struct session *allocate_adopted(struct manager *manager, uint32_t slot, 
 	session->slot = slot;
 	session->number = number;
 	session->reserve_slabs = entry->reserve_slabs;
+	session->hello_id = entry->hello_id;
 	session->attached_ns = entry->attached_ns;
 	memcpy(session->name, entry->name, sizeof session->name - 1);
 	session->peer = (struct peer){.uid = entry->uid, .gid = entry->gid, .pid = (pid_t)entry->pid};
@@ -392,6 +396,20 @@ static struct session *allocate_adopted(struct manager *manager, uint32_t slot, 
 	session->process = (struct loop_source){.fd = session->peer.pidfd, .ready = conversation_process_ended};
 	session->channel_segment.fd = session->ledger_segment.fd = -1;
 	return session;
+}
+
+/*
+ * The former manager may have died before WELCOME was sent, and the client would wait for it until its time-out; or just
+ * after, and then it gets a second one, which it passes over.
+ */
+static void welcome_again(struct session *session)
+{
+	struct manager *manager = session->manager;
+
+	if (manager->state->session[session->slot].welcomed || session->socket.fd < 0)
+		return;
+	if (send_welcome(session) == 0)
+		state_welcomed(manager, session);
 }
 
 int session_adopt(struct manager *manager, uint32_t slot)
@@ -414,8 +432,10 @@ int session_adopt(struct manager *manager, uint32_t slot)
 	if (r < 0)
 		goto withdraw;
 	r = watch(session);
-	if (r == 0)
+	if (r == 0) {
+		welcome_again(session);
 		return 0;
+	}
 	bell_remove(manager->bell, session);
 withdraw:
 	leave(session);

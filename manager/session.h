@@ -34,6 +34,7 @@ struct session {
 	uint32_t number;                  /* never 0, unique in an epoch */
 	uint32_t slot;                    /* below CNRE_SESSIONS_MAX: its place in tables and queues */
 	uint32_t reserve_slabs;
+	uint32_t hello_id;                /* what its WELCOME answers */
 	struct peer peer;
 	int64_t attached_ns;
 	char name[CNRE_NAME_BYTES];

@@ -117,9 +117,9 @@ static int refuse_unknown(char *message, size_t message_bytes, const char *where
 	int shown = length > 64 ? 64 : (int)length;
 
 	if (nearest == NULL)
-		return cnre_message(message, message_bytes, -EINVAL, "%s%s%.*s: no such setting", where, dashes, shown,
+		return cnre_message(message, message_bytes, -EINVAL, "%s%s%.*s: no such setting; see --help", where, dashes, shown,
 				    name);
-	return cnre_message(message, message_bytes, -EINVAL, "%s%s%.*s: no such setting; did you mean %s%s?", where,
+	return cnre_message(message, message_bytes, -EINVAL, "%s%s%.*s: no such setting; did you mean %s%s? See --help", where,
 			    dashes, shown, name, dashes, nearest);
 }
 
@@ -183,6 +183,18 @@ static int parse_choice(const char *choices, uint32_t first, const char *text, u
 	return -EINVAL;
 }
 
+static int store_size(const struct setting *setting, const char *text, uint64_t *field, char *why, size_t why_bytes)
+{
+	uint64_t bytes;
+
+	if (cnre_size_parse(text, &bytes) < 0)
+		return cnre_message(why, why_bytes, -EINVAL, "\"%.64s\" is not a size such as 120G, 512M or 4096", text);
+	if (bytes < setting->low)
+		return cnre_message(why, why_bytes, -EINVAL, "must be more than 0; leave it out for the default");
+	*field = bytes;
+	return 0;
+}
+
 /* Reads a scalar into its field. 0, or -EINVAL and what would have been right in `why`. */
 static int store(struct settings *settings, const struct setting *setting, char *text, char *why, size_t why_bytes)
 {
@@ -190,10 +202,7 @@ static int store(struct settings *settings, const struct setting *setting, char 
 
 	switch (setting->kind) {
 	case SIZE:
-		return cnre_size_parse(text, field) == 0
-			       ? 0
-			       : cnre_message(why, why_bytes, -EINVAL,
-					      "\"%.64s\" is not a size such as 120G, 512M or 4096", text);
+		return store_size(setting, text, field, why, why_bytes);
 	case DURATION:
 		return settings_parse_duration(text, field) == 0
 			       ? 0
@@ -444,7 +453,7 @@ static long read_file(const char *path, char **ret_text)
 	if (fd < 0 || fstat(fd, &status) < 0)
 		error = errno;
 	else if (!S_ISREG(status.st_mode))
-		error = EINVAL;
+		error = S_ISDIR(status.st_mode) ? EISDIR : ENODEV;
 	while (error == 0 && length <= SETTINGS_FILE_BYTES_MAX) {
 		ssize_t got = read(fd, text + length, SETTINGS_FILE_BYTES_MAX + 1 - length);
 
@@ -474,8 +483,9 @@ static int read_config(struct settings *settings, const char *path, char *messag
 	int r;
 
 	if (length < 0)
-		return cnre_message(message, message_bytes, (int)length, "--config %s: %s", path,
-				    strerror((int)-length));
+		return cnre_message(message, message_bytes, (int)length,
+				    "--config %.256s: %s; name a file of `name = value` lines, or leave --config out",
+				    path, length == -ENODEV ? "Not a regular file" : strerror((int)-length));
 	r = settings_read_text(settings, path, text, (size_t)length, message, message_bytes);
 	free(text);
 	return r;
@@ -495,7 +505,7 @@ static int next_option(int argc, char *const argv[], int *index, const struct se
 		word = "--help";
 	if (strncmp(word, "--", 2) != 0 || word[2] == '\0')
 		return cnre_message(message, message_bytes, -EINVAL,
-				    "%.64s: not an option; every setting is --name VALUE", word);
+				    "%.64s: not an option; every setting is --name VALUE, see --help", word);
 	equals = strchr(word, '=');
 	length = equals == NULL ? strlen(word + 2) : (size_t)(equals - word - 2);
 	*ret_setting = find_setting(word + 2, length);

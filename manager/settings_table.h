@@ -3,11 +3,11 @@
  * The settings, one a line; included by settings.c only. SETTING(name, kind, field, environment, default, low, high,
  * choices, sentence). Kinds and the type of their field: SIZE, DURATION uint64_t; COUNT, OCTAL, CHOICE, FLAG uint32_t;
  * TEXT const char *; LIST struct settings_list; LATER none. The default is text that the same parser reads; where it
- * starts with '(' it is words for people and the field stays 0. low and high bound a COUNT; low is the first value of a
- * CHOICE.
+ * starts with '(' it is words for people and the field stays 0. low and high bound a COUNT; low is the least SIZE, and
+ * the first value of a CHOICE.
  */
 SETTING("model", LIST, model, NULL, "(none)", 0, 0, NULL, "Checkpoint directory to serve; may be repeated.")
-SETTING("ram", SIZE, ram_bytes, "CNRE_RAM", "(automatic)", 0, 0, NULL, "Memory for experts; automatic is 80 % of what is free.")
+SETTING("ram", SIZE, ram_bytes, "CNRE_RAM", "(automatic)", 1, 0, NULL, "Memory for experts; automatic is 80 % of what is free.")
 SETTING("private-bytes", SIZE, private_bytes, NULL, "(0)", 0, 0, NULL, "Memory to leave free for the engine that started this manager.")
 SETTING("mirror", LIST, mirror, "CNRE_MIRRORS", "(none)", 0, 0, NULL, "Directory with the same shards on another drive; may be repeated.")
 SETTING("dir", LIST, dir, "CNRE_DIRS", "(none)", 0, 0, NULL, "Further directory in which shards are looked for; may be repeated.")

@@ -12,14 +12,14 @@
 #include <stdint.h>
 
 struct stall {
-	uint32_t reads;                   /* beyond their time and still out; 0: the drive answers */
-	int64_t since_ns;                 /* when the oldest of them was submitted */
-	const char *path;                 /* the file of the first; lives as long as its catalog */
+	uint32_t reads;   /* beyond their time and still out; 0: the drive answers */
+	int64_t since_ns; /* when the oldest of them was submitted */
+	const char *path; /* the file of the first; lives as long as its catalog */
 };
 
 struct stalls {
 	struct stall drive[LOADER_DRIVES_MAX];
-	uint32_t reads;                   /* over all drives */
+	uint32_t reads; /* over all drives */
 };
 
 /* A read that was submitted at since_ns did not come back in time. */

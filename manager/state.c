@@ -19,12 +19,19 @@ void state_enter_session(struct manager *manager, const struct session *session)
 	entry->reserve_slabs = session->reserve_slabs;
 	entry->model = session->model->number;
 	entry->attached_ns = session->attached_ns;
+	entry->hello_id = session->hello_id;
+	entry->welcomed = 0;
 	memcpy(entry->name, session->name, sizeof entry->name);
 	/* For whoever maps the segment after our death the kernel keeps our stores in order; the compiler must, too. */
 	__asm__ volatile("" ::: "memory");
 	CNRE_CRASH_POINT("session-filled");
 	/* [N1] relaxed: the number makes the entry valid; no other process reads it while we live. */
 	atomic_store_explicit(&entry->session, session->number, memory_order_relaxed);
+}
+
+void state_welcomed(struct manager *manager, const struct session *session)
+{
+	manager->state->session[session->slot].welcomed = 1;
 }
 
 void state_leave_session(struct manager *manager, const struct session *session)

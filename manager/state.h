@@ -7,6 +7,8 @@
 
 /* Enters a session before its channel is passed, and takes it out when it has ended. */
 void state_enter_session(struct manager *manager, const struct session *session);
+/* WELCOME is on its way. */
+void state_welcomed(struct manager *manager, const struct session *session);
 void state_leave_session(struct manager *manager, const struct session *session);
 
 /* What ended sessions added up to, after it changed; and back from the segment at adoption. */

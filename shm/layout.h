@@ -260,7 +260,8 @@ struct cnre_state_session {
 	uint32_t model;                   /* index of its model */
 	char name[CNRE_NAME_BYTES];
 	int64_t attached_ns;              /* CLOCK_MONOTONIC */
-	uint64_t reserved;
+	uint32_t hello_id;                /* what WELCOME answers */
+	uint32_t welcomed;                /* 0: WELCOME may not have been sent; then the successor sends it again */
 };
 _Static_assert(sizeof(struct cnre_state_session) == 72, "is ABI");
 

@@ -23,7 +23,7 @@ static const char status_text[] =
 	"{\"bytes\":8589934592,\"source\":\"configured: ram\",\"do\":\"raise --ram\"},"
 	"{\"bytes\":17179869184,\"source\":\"MemAvailable less reserve\",\"do\":\"free memory\"}]},"
 	"\"pool\":{\"budget_bytes\":8589934592,\"backed_bytes\":8589934592,\"used_bytes\":4294967296,\"windows\":680,"
-	"\"guaranteed\":680,\"reserved_slabs\":72,\"backing\":{\"hugetlb-1G\":0,\"hugetlb-2M\":8589934592,\"thp\":0,\"4k\":0}},"
+	"\"guaranteed\":680,\"reserved_slabs\":72,\"quarantined\":3,\"backing\":{\"hugetlb-1G\":0,\"hugetlb-2M\":8589934592,\"thp\":0,\"4k\":0}},"
 	"\"loader\":{\"engine\":\"io_uring\",\"reason\":\"works\",\"registered_buffers\":true,\"registered_files\":true,"
 	"\"files_direct\":3,\"files_buffered\":0,\"in_flight\":1,\"queued\":0,\"chunk_bytes\":1048576,\"chunk_depth\":8,"
 	"\"reads_in_flight_max\":4},\"settings\":[{\"name\":\"ram\",\"value\":\"8G\",\"source\":\"command line\"}],\"clients\":2,"
@@ -57,6 +57,7 @@ Test(ctl_run, status_shows_trouble_with_its_remedy_and_what_binds)
 	char *output = output_of("status", status_text, 0, &r);
 
 	cr_assert_eq(r, 0, "%s", message);
+	expect_contains(output, "3 slabs in quarantine");
 	expect_contains(output, "0.1.0, pid 42, up 3 h 12 min, 2 clients, policy lru");
 	expect_contains(output, "DEGRADED   no?[31m huge pages\n       do  reserve them");
 	expect_contains(output, "812 of 1,024 experts resident (79.3 %)");

@@ -67,6 +67,7 @@ Test(manager_settings, defaults_are_what_the_table_says)
 	cr_expect_eq(settings->verify, SETTINGS_VERIFY_NO);
 	cr_expect_null(settings->digests);
 	cr_expect_eq(settings->scrub_ns, 0);
+	cr_expect_eq(settings->read_timeout_ns, 30 * 1000000000ull);
 	cr_expect_eq(settings->check, 0);
 }
 
@@ -76,7 +77,7 @@ Test(manager_settings, every_option_arrives_in_its_field)
 			  "/d", "--socket", "/run/s", "--socket-mode", "0600", "--socket-group=cnre", "--policy", "lfu",
 			  "--check", "--idle-exit", "5m", "--private-bytes", "8G", "--hugepages", "2M", "--io", "pool",
 			  "--direct", "no", "--reads-in-flight", "12", "--clients-max", "7", "--log-level", "debug",
-			  "--verify", "load", "--digests", "/var/digests", "--scrub", "30s"),
+			  "--verify", "load", "--digests", "/var/digests", "--scrub", "30s", "--read-timeout", "2s"),
 		     0, "%s", message);
 	cr_expect_eq(settings->model.count, 2);
 	cr_expect_str_eq(settings->model.item[1], "/n");
@@ -99,6 +100,7 @@ Test(manager_settings, every_option_arrives_in_its_field)
 	cr_expect_eq(settings->verify, SETTINGS_VERIFY_LOAD);
 	cr_expect_str_eq(settings->digests, "/var/digests");
 	cr_expect_eq(settings->scrub_ns, 30 * 1000000000ull);
+	cr_expect_eq(settings->read_timeout_ns, 2 * 1000000000ull);
 }
 
 struct refusal {
@@ -112,10 +114,11 @@ Test(manager_settings, what_cannot_be_honoured_is_refused_by_one_line_that_names
 	static const struct refusal cases[] = {
 		{{"--rma", "1G"}, "--rma: no such setting; did you mean --ram?"},
 		{{"--hugepage=2M"}, "did you mean --hugepages?"},
-		{{"--frobnicate"}, "--frobnicate: no such setting"},
+		{{"--frobnicate"}, "--frobnicate: no such setting; see --help"},
 		{{"--ram", "lots"}, "--ram: \"lots\" is not a size"},
 		{{"--ram", ""}, "--ram: needs a value"},
 		{{"--ram"}, "--ram: needs a value"},
+		{{"--ram", "0"}, "--ram: must be more than 0; leave it out for the default"},
 		{{"--ram", "1G", "--ram=2G"}, "--ram: given twice"},
 		{{"--ram", "99999999999T"}, "is not a size"},
 		{{"--socket-mode", "999"}, "--socket-mode: \"999\" is not an octal mode"},
@@ -129,7 +132,8 @@ Test(manager_settings, what_cannot_be_honoured_is_refused_by_one_line_that_names
 		{{"--kv-ram", "8G"}, "--kv-ram: not in this build"},
 		{{"--kv-dir=/x"}, "--kv-dir: not in this build"},
 		{{"--vram", "40G"}, "--vram: not in this build"},
-		{{"--config", "/nonexistent/cnre.conf"}, "--config /nonexistent/cnre.conf: No such file"},
+		{{"--config", "/nonexistent/cnre.conf"}, "--config /nonexistent/cnre.conf: No such file or directory; name a file"},
+		{{"--config", "/tmp"}, "--config /tmp: Is a directory; name a file"},
 	};
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

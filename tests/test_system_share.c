@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ enum { PROCESSES = 3, THREADS = 8, ALL = PROCESSES * THREADS };
 /* What every thread saw, in memory that all processes share. */
 struct storm {
 	pthread_barrier_t barrier;
+	_Atomic uint32_t arrived;         /* threads that are attached and about to ask */
 	uint32_t layer, expert;
 	int result[ALL];
 	int joined[ALL], resident[ALL];
@@ -52,6 +54,7 @@ static void *acquire_one(void *argument)
 	struct cnre_expert expert;
 	int i = thread->index;
 
+	atomic_fetch_add_explicit(&storm->arrived, 1, memory_order_relaxed);
 	(void)pthread_barrier_wait(&storm->barrier);
 	storm->result[i] = cnre_acquire(thread->client, storm->layer, storm->expert, -1, &expert);
 	if (storm->result[i] == 0) {
@@ -85,6 +88,18 @@ static void storm_process(struct storm *storm, struct world *world, int process)
 	_exit(0);
 }
 
+/* The manager stands still until everybody has asked, so that nobody comes after the read and finds a hit. */
+static void hold_until_all_asked(struct world *world, struct storm *storm)
+{
+	while (atomic_load_explicit(&storm->arrived, memory_order_relaxed) < ALL)
+		(void)usleep(100); /* they attach, and that needs the manager */
+	(void)kill(world->manager, SIGSTOP);
+	(void)pthread_barrier_wait(&storm->barrier);
+	(void)usleep(300000); /* from the barrier to 24 raised leases */
+	(void)kill(world->manager, SIGCONT);
+	(void)pthread_barrier_wait(&storm->barrier);
+}
+
 static struct storm *run_storm(struct world *world, uint32_t layer, uint32_t expert)
 {
 	struct storm *storm = mmap(NULL, sizeof *storm, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -94,7 +109,7 @@ static struct storm *run_storm(struct world *world, uint32_t layer, uint32_t exp
 	cr_assert_neq(storm, MAP_FAILED);
 	(void)pthread_barrierattr_init(&attributes);
 	(void)pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-	(void)pthread_barrier_init(&storm->barrier, &attributes, ALL);
+	(void)pthread_barrier_init(&storm->barrier, &attributes, ALL + 1);
 	storm->layer = layer;
 	storm->expert = expert;
 	for (int i = 0; i < PROCESSES; i++) {
@@ -103,6 +118,7 @@ static struct storm *run_storm(struct world *world, uint32_t layer, uint32_t exp
 		if (child[i] == 0)
 			storm_process(storm, world, i);
 	}
+	hold_until_all_asked(world, storm);
 	for (int i = 0; i < PROCESSES; i++) {
 		int status;
 

@@ -97,12 +97,16 @@ static void print_pool(FILE *out, struct fields *fields, const json_t *pool)
 {
 	uint64_t backed_bytes = fields_number(fields, pool, "backed_bytes");
 	uint64_t used_bytes = fields_number(fields, pool, "used_bytes");
+	uint64_t quarantined = fields_number(fields, pool, "quarantined");
 	char text[3][FORMAT_BYTES];
 
 	fprintf(out, "pool       %s used of %s (%s); %" PRIu64 " of %" PRIu64 " guaranteed slabs reserved by clients\n",
 		format_bytes(used_bytes, text[0]), format_bytes(backed_bytes, text[1]),
 		format_share(used_bytes, backed_bytes, text[2]), fields_number(fields, pool, "reserved_slabs"),
 		fields_number(fields, pool, "guaranteed"));
+	if (quarantined > 0)
+		fprintf(out, "           %" PRIu64 " slabs in quarantine: reads of a killed manager may still land there\n",
+			quarantined);
 	print_backing(out, fields, pool);
 }
 
