@@ -17,7 +17,7 @@
 
 #define ATTACH_TIMEOUT_NS (600 * INT64_C(1000000000)) /* a manager that starts touches all its memory first */
 #define WAIT_TIMEOUT_NS (300 * INT64_C(1000000000))   /* a drive that hangs this long is as good as gone */
-#define WAIT_SLICE_NS (50 * INT64_C(1000000))         /* how long a ^C may go unseen */
+#define WAIT_SLICE_NS (1 * INT64_C(1000000000))       /* how long ^C may go unseen if a read hangs; libcnre looks 4 times */
 #define ADVICE_BYTES 288
 #define SOCKET_PATH_MAX 107                           /* sun_path, without its zero */
 

@@ -139,8 +139,8 @@ static int check_file(const char *path, char *message)
 				   strerror(-error));
 	}
 	if (!S_ISREG(status.st_mode) || status.st_size > CONFIG_FILE_BYTES_MAX)
-		return engine_fail(message, -EBADMSG, "%.300s: not a file of at most %d bytes; --model takes a checkpoint directory", path,
-				   CONFIG_FILE_BYTES_MAX);
+		return engine_fail(message, -EBADMSG, "%.300s: not a file of at most %d bytes; --model takes a checkpoint "
+				   "directory", path, CONFIG_FILE_BYTES_MAX);
 	return 0;
 }
 
@@ -159,13 +159,13 @@ int config_load(struct config *ret_config, const char *directory, char message[E
 		return error;
 	root = json_load_file(path, JSON_REJECT_DUPLICATES, &reason);
 	if (!root)
-		return engine_fail(message, -EBADMSG, "%.200s line %d: %.160s; copy it from the checkpoint's source again",
-				   path, reason.line, reason.text);
+		return engine_fail(message, -EBADMSG, "%.200s line %d: %.160s; copy it from the checkpoint's source "
+				   "again", path, reason.line, reason.text);
 	error = parse(&config, root, why);
 	json_decref(root);
 	if (error < 0)
-		return engine_fail(message, error, "%.200s/%.200s; --model takes an unchanged OLMoE checkpoint", directory,
-				   why);
+		return engine_fail(message, error, "%.200s/%.200s; --model takes an unchanged OLMoE checkpoint",
+				   directory, why);
 	*ret_config = config;
 	return 0;
 }

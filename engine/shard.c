@@ -153,8 +153,8 @@ static int read_header(struct shard_set *set, uint32_t shard, char *message)
 
 	length = le64toh(length);
 	if (error < 0 || length > SHARD_HEADER_BYTES_MAX || length > set->file[shard].bytes - sizeof length)
-		return engine_fail(message, -EBADMSG, "%.300s: not a whole safetensors file (header length); " SHARD_ADVICE,
-				   path);
+		return engine_fail(message, -EBADMSG, "%.300s: not a whole safetensors file (header length); "
+				   SHARD_ADVICE, path);
 	text = malloc(length + 1);
 	if (!text)
 		return engine_fail(message, -ENOMEM, "%.300s: out of memory for its header", path);

@@ -117,10 +117,10 @@ static int refuse_unknown(char *message, size_t message_bytes, const char *where
 	int shown = length > 64 ? 64 : (int)length;
 
 	if (nearest == NULL)
-		return cnre_message(message, message_bytes, -EINVAL, "%s%s%.*s: no such setting; see --help", where, dashes, shown,
-				    name);
-	return cnre_message(message, message_bytes, -EINVAL, "%s%s%.*s: no such setting; did you mean %s%s? See --help", where,
-			    dashes, shown, name, dashes, nearest);
+		return cnre_message(message, message_bytes, -EINVAL, "%s%s%.*s: no such setting; see --help", where,
+				    dashes, shown, name);
+	return cnre_message(message, message_bytes, -EINVAL, "%s%s%.*s: no such setting; did you mean %s%s? See --help",
+			    where, dashes, shown, name, dashes, nearest);
 }
 
 /* ---- values ---- */
@@ -188,7 +188,8 @@ static int store_size(const struct setting *setting, const char *text, uint64_t 
 	uint64_t bytes;
 
 	if (cnre_size_parse(text, &bytes) < 0)
-		return cnre_message(why, why_bytes, -EINVAL, "\"%.64s\" is not a size such as 120G, 512M or 4096", text);
+		return cnre_message(why, why_bytes, -EINVAL, "\"%.64s\" is not a size such as 120G, 512M or 4096",
+				    text);
 	if (bytes < setting->low)
 		return cnre_message(why, why_bytes, -EINVAL, "must be more than 0; leave it out for the default");
 	*field = bytes;

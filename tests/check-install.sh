@@ -47,6 +47,11 @@ grep -rl '@[a-z]*@' "$root" --include='*.service' --include='*.socket' --include
 find "$root" ! -type l ! -type d -perm /022 | grep . && fail 'writable by others'
 find "$root" -mindepth 1 -maxdepth 1 ! -name opt | grep . && fail 'installed outside the prefix'
 
+# Whoever can write beside a program with a path to its libraries could give it others.
+for program in sbin/cnre-managerd bin/cnrectl bin/cnre-gen bin/cnre-olmoe; do
+	objdump -p "$root$prefix/$program" | grep -E 'R(UN)?PATH' && fail "$program looks for libraries in a path of its own"
+done
+
 soname=$(objdump -p "$root$libdir/libcnre.so.$VERSION" | awk '$1 == "SONAME" {print $2}')
 [ "$soname" = "libcnre.so.$SOVERSION" ] || fail "soname is $soname"
 [ "$(readlink "$root$libdir/libcnre.so.$SOVERSION")" = "libcnre.so.$VERSION" ] || fail 'the link of the soname is wrong'

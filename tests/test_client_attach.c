@@ -64,6 +64,22 @@ Test(client_attach, bad_arguments_are_refused)
 	cr_expect_eq(client, (void *)1);
 }
 
+Test(client_attach, socket_path_longer_than_an_address_holds_is_einval)
+{
+	struct cnre *client = (void *)1;
+	char path[109];
+
+	memset(path, 'a', sizeof path - 1);
+	path[0] = '/';
+	path[108] = '\0';
+	cr_expect_eq(attach_to(path, FAKE_HOST_MODEL, -1, &client), -EINVAL);
+	(void)setenv("CNRE_SOCKET", path, 1);
+	cr_expect_eq(attach_to(NULL, FAKE_HOST_MODEL, -1, &client), -EINVAL);
+	path[107] = '\0';
+	cr_expect_eq(attach_to(path, FAKE_HOST_MODEL, -1, &client), -ECONNREFUSED, "107 bytes fit");
+	cr_expect_eq(client, (void *)1);
+}
+
 Test(client_attach, nobody_at_a_given_socket_is_econnrefused)
 {
 	struct cnre *client;
@@ -89,7 +105,7 @@ Test(client_attach, answer_of_the_manager_is_the_result)
 
 Test(client_attach, silent_manager_is_etimedout)
 {
-	struct fake_host_setup setup = {.ignores_hello = 1};
+	struct fake_host_setup setup = {.ignored_hellos = 1};
 	struct fake_host *host = fake_host_start(&setup);
 	struct cnre *client;
 

@@ -108,6 +108,35 @@ Test(client_autostart, missing_program_is_enoent)
 	cr_expect_eq(life, -7);
 }
 
+Test(client_autostart, log_of_an_earlier_start_gives_way_to_why_this_one_failed)
+{
+	char text[512], path[128];
+	int life = -1;
+	FILE *file;
+
+	(void)setenv("CNRE_MANAGERD", "/no/such/program", 1);
+	file = fopen(endpoint.log, "w");
+	cr_assert_not_null(file);
+	(void)fputs("of yesterday\n", file);
+	(void)fclose(file);
+	cr_expect_eq(cnre_autostart("/models/one", &endpoint, 0, &life), -ENOENT);
+	read_text("m.log", text, sizeof text);
+	cr_expect_str_eq(text, "libcnre: CNRE_MANAGERD=/no/such/program: not a program that may be run\n");
+	(void)snprintf(path, sizeof path, "%s/manager", directory);
+	file = fopen(path, "w"); /* may be run, and cannot: neither a script nor a program */
+	cr_assert_not_null(file);
+	(void)fputs("#!/no/such/interpreter\n", file);
+	(void)fclose(file);
+	cr_assert_eq(chmod(path, 0700), 0);
+	(void)setenv("CNRE_MANAGERD", path, 1);
+	cr_assert_eq(cnre_autostart("/models/one", &endpoint, 0, &life), 0);
+	await_end(life);
+	(void)close(life);
+	read_text("m.log", text, sizeof text);
+	cr_expect_not_null(strstr(text, "libcnre: cannot run "), "%s", text);
+	cr_expect_not_null(strstr(text, "No such file or directory\n"), "%s", text);
+}
+
 Test(client_autostart, running_manager_has_not_ended)
 {
 	int life = -1, writer;

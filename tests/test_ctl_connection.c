@@ -7,9 +7,12 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <grp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -127,11 +130,32 @@ Test(ctl_connection, question_longer_than_a_message_is_e2big)
 	fake_manager_stop(&manager);
 }
 
+/* Its permissions are the input: whoever runs this could get in or not. */
+Test(ctl_connection, permission_advice_names_the_group_that_may_come_in)
+{
+	char path[] = "/tmp/cnre-test-XXXXXX", advice[CONNECTION_ADVICE_BYTES];
+	const struct group *group = getgrgid(getegid());
+	int fd = mkstemp(path);
+
+	cr_assert_geq(fd, 0);
+	if (group == NULL)
+		cr_skip("this process's group has no name");
+	cr_assert_eq(fchmod(fd, 0660), 0);
+	connection_advice(path, -EACCES, advice);
+	cr_expect_not_null(strstr(advice, "member of the socket's group ("), "%s", advice);
+	cr_expect_not_null(strstr(advice, group->gr_name), "%s", advice);
+	cr_assert_eq(fchmod(fd, 0600), 0);
+	connection_advice(path, -EACCES, advice);
+	cr_expect_not_null(strstr(advice, "is its owner's alone"), "%s", advice);
+	close(fd);
+	unlink(path);
+}
+
 Test(ctl_connection, no_socket_a_dead_socket_and_a_long_path_differ)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	char directory[] = "/tmp/cnre-test-XXXXXX";
-	char long_path[200];
+	char long_path[200], advice[CONNECTION_ADVICE_BYTES];
 	int dead;
 
 	cr_assert_not_null(mkdtemp(directory));
@@ -141,6 +165,10 @@ Test(ctl_connection, no_socket_a_dead_socket_and_a_long_path_differ)
 	cr_assert_eq(bind(dead, (struct sockaddr *)&address, sizeof address), 0);
 	close(dead);
 	cr_expect_eq(connection_open(address.sun_path), -ECONNREFUSED);
+	connection_advice(address.sun_path, -ECONNREFUSED, advice);
+	cr_expect_not_null(strstr(advice, "nobody listens"), "%s", advice);
+	connection_advice("/dev/null", -ECONNREFUSED, advice);
+	cr_expect_not_null(strstr(advice, "not a socket"), "%s", advice);
 	memset(long_path, 'a', sizeof long_path);
 	long_path[sizeof long_path - 1] = '\0';
 	cr_expect_eq(connection_open(long_path), -ENAMETOOLONG);

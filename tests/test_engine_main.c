@@ -2,11 +2,14 @@
 /* cnre-olmoe as a program: the tokens and the lookups of Colibri's engine, and its manners. Built in $CNRE_BUILD. */
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define INTERRUPTED_STEPS "4000" /* seconds of them */
 
 struct vector {
 	const char *model, *prompt;
@@ -220,6 +223,41 @@ Test(engine_main, wrong_usage_is_2_and_a_failure_is_1_each_with_one_line)
 		cr_expect_eq(strncmp(output, "cnre-olmoe: ", 12), 0, "%s", output);
 		cr_expect_eq(strchr(output, '\n'), output + strlen(output) - 1, "more than one line: %s", output);
 	}
+}
+
+/* It is interrupted once its first token shows that it is at work. */
+Test(engine_main, interrupt_ends_a_run_at_once_with_status_130)
+{
+	const char *build = getenv("CNRE_BUILD");
+	char program[512], model[512], line[256];
+	int ends[2], status;
+	FILE *progress;
+	pid_t child;
+
+	need_vectors();
+	snprintf(program, sizeof program, "%s/cnre-olmoe", build ? build : "build");
+	snprintf(model, sizeof model, "%s/olmoe-a", vectors_directory());
+	cr_assert_eq(pipe(ends), 0);
+	child = fork();
+	if (child == 0) {
+		(void)signal(SIGINT, SIG_DFL);
+		(void)dup2(ends[1], STDERR_FILENO);
+		(void)close(ends[0]);
+		(void)close(ends[1]);
+		execl(program, program, "--model", model, "--tokens", "1", "--steps", INTERRUPTED_STEPS, "--progress",
+		      "--cache", "private:1slots", (char *)NULL);
+		_exit(99);
+	}
+	(void)close(ends[1]);
+	progress = fdopen(ends[0], "r");
+	cr_assert_not_null(fgets(line, sizeof line, progress));
+	cr_assert_eq(kill(child, SIGINT), 0);
+	while (fgets(line, sizeof line, progress))
+		;
+	cr_expect_eq(waitpid(child, &status, 0), child);
+	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %x: %s", (unsigned)status, line);
+	cr_expect_not_null(strstr(line, "cnre-olmoe: interrupted in step "), "%s", line);
+	(void)fclose(progress);
 }
 
 Test(engine_main, without_a_manager_the_error_says_what_to_do)

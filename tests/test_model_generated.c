@@ -291,7 +291,7 @@ static int run_with_room(rlim_t file_bytes_max, const char *first, ...)
 }
 
 /* A file size limit stands in for a full drive: the call that asks for room fails in the same place. */
-Test(model_generated, no_room_is_one_line_and_leaves_no_partial_shard)
+Test(model_generated, no_room_is_one_line_and_leaves_nothing)
 {
 	struct dirent *entry;
 	DIR *directory;
@@ -302,7 +302,7 @@ Test(model_generated, no_room_is_one_line_and_leaves_no_partial_shard)
 	directory = opendir(folder.path);
 	cr_assert_not_null(directory);
 	while ((entry = readdir(directory)) != NULL)
-		cr_expect(strstr(entry->d_name, "safetensors") == NULL, "%s was left", entry->d_name);
+		cr_expect(entry->d_name[0] == '.', "%s was left", entry->d_name);
 	(void)closedir(directory);
 }
 

@@ -275,3 +275,81 @@ Test(system_death, a_hundred_killed_clients_leave_nothing)
 	cr_assert_leq(world_stat(&world, "own_bytes"), pool + (1 << 20));
 	world_close(&world);
 }
+
+/* F4: whoever is stopped keeps what it holds, and goes on afterwards as if nothing had been. */
+Test(system_death, a_stopped_client_keeps_its_lease_and_goes_on)
+{
+	static const char *const options[] = {"--ram", "700K", NULL}; /* half: what is not leased goes */
+	struct world world;
+	struct cnre *client;
+	int to_parent[2], to_child[2], status;
+	char byte;
+	pid_t child;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, options), 0);
+	cr_assert_eq(pipe2(to_parent, O_CLOEXEC), 0);
+	cr_assert_eq(pipe2(to_child, O_CLOEXEC), 0);
+	child = fork();
+	if (child == 0) {
+		struct cnre *own;
+		struct cnre_expert expert;
+		uint64_t sum;
+
+		if (attach(&world, world.model, &own) != 0 || cnre_acquire(own, 2, 7, -1, &expert) != 0)
+			_exit(1);
+		sum = sum_of(&expert);
+		(void)!write(to_parent[1], "r", 1);
+		(void)!read(to_child[0], &byte, 1);
+		if (sum_of(&expert) != sum || cnre_release(own, &expert) != 0)
+			_exit(2);
+		_exit(use_all(own, 1) == 0 ? 0 : 3);
+	}
+	cr_assert_eq(read(to_parent[0], &byte, 1), 1);
+	cr_assert_eq(kill(child, SIGSTOP), 0);
+	cr_assert_eq(attach(&world, world.model, &client), 0);
+	cr_assert_eq(use_all(client, 4), 0);
+	cr_assert_eq(world_stat(&world, "clients"), 2, "time ends nobody");
+	cr_assert_eq(kill(child, SIGCONT), 0);
+	cr_assert_eq(write(to_child[1], "g", 1), 1);
+	status = status_of(child);
+	cr_assert_eq(status, 0, "%d", status);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+/* F3: what a dead client had is summed up and unmapped elsewhere; others are served meanwhile, and at once. */
+Test(system_death, the_end_of_a_client_with_many_objects_holds_nobody_up)
+{
+	static const char *const many[] = {"--layers", "16", "--experts", "2048", "--hidden", "16", "--intermediate", "16", NULL};
+	struct world world;
+	struct cnre *client;
+
+	world_open(&world);
+	world_generate(&world, many);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--ram", "16M", NULL}), 0);
+	cr_assert_eq(attach(&world, world.model, &client), 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		struct cnre_expert expert;
+		pid_t child = fork();
+
+		if (child == 0) {
+			struct cnre *own;
+
+			if (attach(&world, "tiny-olmoe", &own) != 0)
+				_exit(1);
+			for (uint32_t e = 0; e < 64; e++)
+				if (cnre_acquire(own, i, e, -1, &expert) != 0)
+					_exit(2);
+			(void)kill(getpid(), SIGKILL);
+		}
+		cr_assert_eq(status_of(child), 128 + SIGKILL);
+		/* A cold one, right behind the death: two seconds are far more than a read, and far less than a stop of all. */
+		cr_assert_eq(cnre_acquire(client, 15, i, 2000000000, &expert), 0);
+		cr_assert_eq(cnre_release(client, &expert), 0);
+	}
+	cnre_detach(client);
+	cr_assert(world_wait_until(no_client_left, &world, 5));
+	world_close(&world);
+}

@@ -117,7 +117,7 @@ struct cnre_options {
  * most for the answer of a manager. While a manager is being restarted the call waits for its successor.
  *
  * Returns:  0, or
- *           -EINVAL        no model, a bad size, or options that this version does not know
+ *           -EINVAL        no model, a bad size, a socket path over 107 bytes, or options this version does not know
  *           -ENOENT        no such model
  *           -EACCES        the manager is not for this user
  *           -ENOTSUP       the family or the view is not supported

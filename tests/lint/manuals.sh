@@ -20,6 +20,13 @@ has() # page macro name...
 		grep -qE "^\.It.* $macro $name( |\$)" "$page" || { echo "$page: nothing about $name" && bad=1; }
 	done
 }
+# Pages of ours that others refer to: those given, under every name that they have.
+named=$(for page; do sed -n "s/^\.Nm \([a-z_-]*\).*/\1 ${page##*.}/p" "$page"; done)
+for page; do
+	while read -r other section; do
+		grep -qxF "$other $section" <<<"$named" || { echo "$page: refers to $other($section), which does not exist" && bad=1; }
+	done < <(sed -n 's/^\.Xr \(cnre[a-z_-]*\|libcnre\) \([1-8]\).*/\1 \2/p' "$page")
+done
 # shellcheck disable=SC2046 # words
 {
 	has doc/man/cnre-managerd.8 Fl $(sed -n 's/^SETTING("\([a-z-]*\)", \([A-Z]*\),.*/\2 -\1/p' manager/settings_table.h | sed -n '/^LATER/!s/^[A-Z]* //p')

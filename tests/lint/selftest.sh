@@ -106,6 +106,14 @@ if command -v mandoc >/dev/null; then
 	output=$("$lints/manuals.sh" "$work/bad.1" 2>&1)
 	status=$?
 	expect 'manuals/unclosed list' 'missing end of block' $status "$output"
+	printf '.Dd November 29, 2026\n.Dt CNRE_X 3\n.Os\n.Sh NAME\n.Nm cnre_x ,\n.Nm cnre_y\n.Nd z\n.Sh SEE ALSO\n.Xr cnre_y 3\n' >"$work/own.3"
+	output=$("$lints/manuals.sh" "$work/own.3" 2>&1)
+	status=$?
+	expect 'manuals/page by another name' nothing $status "$output"
+	printf '.Xr cnre_y 7\n' >>"$work/own.3"
+	output=$("$lints/manuals.sh" "$work/own.3" 2>&1)
+	status=$?
+	expect 'manuals/no such page' 'refers to cnre_y\(7\), which does not exist' $status "$output"
 fi
 if command -v systemd-analyze >/dev/null; then
 	mkdir "$work/units"

@@ -7,7 +7,9 @@
 #include "tools/ctl/answer.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -42,26 +44,75 @@ int connection_open(const char *path)
 	return connected;
 }
 
-const char *connection_advice(int error)
+static int is_socket(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) < 0 || S_ISSOCK(status.st_mode); /* gone meanwhile: it was one */
+}
+
+/* Who may come in: the group of the socket, or of its folder where not even the socket can be seen. */
+static void advise_on_permission(const char *path, char text[CONNECTION_ADVICE_BYTES])
+{
+	char folder[sizeof((struct sockaddr_un *)0)->sun_path];
+	const char *slash = strrchr(path, '/'), *what = "the socket";
+	const struct group *group;
+	struct stat status;
+	mode_t needed = S_IWGRP;
+
+	if (stat(path, &status) < 0) {
+		what = "its folder";
+		needed = S_IXGRP;
+		if (slash == NULL)
+			(void)strcpy(folder, ".");
+		else
+			(void)snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+		if (stat(folder, &status) < 0)
+			status.st_mode = 0;
+	}
+	group = (status.st_mode & needed) != 0 ? getgrgid(status.st_gid) : NULL;
+	if (group != NULL)
+		(void)snprintf(text, CONNECTION_ADVICE_BYTES,
+			       "permission denied: become a member of %s's group (%.32s), or use sudo", what,
+			       group->gr_name);
+	else if ((status.st_mode & needed) != 0)
+		(void)snprintf(text, CONNECTION_ADVICE_BYTES,
+			       "permission denied: become a member of %s's group (%u), or use sudo", what,
+			       (unsigned)status.st_gid);
+	else
+		(void)snprintf(text, CONNECTION_ADVICE_BYTES,
+			       "permission denied: %s is its owner's alone: use sudo, or --socket PATH of another",
+			       what);
+}
+
+static const char *advice_of(const char *path, int error)
 {
 	switch (-error) {
 	case ENOENT:
 		return "no socket there: start cnre-managerd, or name another with --socket PATH";
 	case ECONNREFUSED:
+		if (!is_socket(path))
+			return "not a socket: name the manager's with --socket PATH";
 		return "nobody listens (the manager has ended): start cnre-managerd";
-	case EACCES:
-	case EPERM:
-		return "permission denied: become a member of the socket's group (cnre), or use sudo";
 	case EPROTOTYPE:
 	case ENOTSOCK:
 		return "not a manager's socket: name the right one with --socket PATH";
 	case ETIMEDOUT:
 		return "the manager does not take connections (stopped or hung): look at its log, restart it";
 	case ENAMETOOLONG:
-		return "longer than a socket's path may be (107 bytes): use a shorter one, such as a link to its folder";
+		return "longer than a socket's path may be (107 bytes): use a shorter one, such as a link to its "
+		       "folder";
 	default:
 		return strerror(-error);
 	}
+}
+
+void connection_advice(const char *path, int error, char ret_text[CONNECTION_ADVICE_BYTES])
+{
+	if (error == -EACCES || error == -EPERM)
+		advise_on_permission(path, ret_text);
+	else
+		(void)snprintf(ret_text, CONNECTION_ADVICE_BYTES, "%s", advice_of(path, error));
 }
 
 static int send_question(int connected, const struct connection_question *question)

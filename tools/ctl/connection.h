@@ -20,8 +20,10 @@
  */
 int connection_open(const char *path);
 
-/* What a failure of connection_open means and what to do, one phrase. */
-const char *connection_advice(int error);
+#define CONNECTION_ADVICE_BYTES 192
+
+/* What a failure of connection_open(path) means and what to do, one phrase; asks the path's owner, group and kind. */
+void connection_advice(const char *path, int error, char ret_text[CONNECTION_ADVICE_BYTES]);
 
 struct connection_question {
 	const char *text;                 /* JSON */

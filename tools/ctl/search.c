@@ -88,12 +88,15 @@ static void look_into(const char *path, struct found *found)
 
 static int connect_given(const char *path, char *ret_path, char message[CTL_MESSAGE_BYTES])
 {
+	char advice[CONNECTION_ADVICE_BYTES];
 	int connected = connection_open(path);
 
-	if (connected < 0)
-		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.200s: %s", path, connection_advice(connected));
-	else
-		(void)snprintf(ret_path, SEARCH_PATH_BYTES, "%s", path);
+	if (connected < 0) {
+		connection_advice(path, connected, advice);
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.200s: %s", path, advice);
+		return connected;
+	}
+	(void)snprintf(ret_path, SEARCH_PATH_BYTES, "%s", path);
 	return connected;
 }
 
@@ -109,6 +112,8 @@ static int is_repeated(const struct search_places *places, size_t index)
 static int pick(const struct search_places *places, int system_error, const struct found *found, char *ret_path,
 		char message[CTL_MESSAGE_BYTES])
 {
+	char advice[CONNECTION_ADVICE_BYTES];
+
 	if (found->count == 1) {
 		memcpy(ret_path, found->path, sizeof found->path);
 		return found->connected;
@@ -120,7 +125,8 @@ static int pick(const struct search_places *places, int system_error, const stru
 		return -ENOTUNIQ;
 	}
 	if (system_error != -ENOENT && system_error != -ECONNREFUSED) {
-		(void)snprintf(message, CTL_MESSAGE_BYTES, "%s: %s", places->system, connection_advice(system_error));
+		connection_advice(places->system, system_error, advice);
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.200s: %s", places->system, advice);
 		return system_error;
 	}
 	(void)snprintf(

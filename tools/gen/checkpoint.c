@@ -26,12 +26,39 @@ struct job {
 	const char *directory;
 	char *message;
 	int directory_fd;
+	int made_directory, made_stamp;   /* by this run */
 };
+
+static const char *advice(int error)
+{
+	switch (error) {
+	case -ENOSPC:
+	case -EDQUOT:
+		return ": free space there, or make a smaller model";
+	case -EACCES:
+	case -EPERM:
+	case -EROFS:
+		return ": name a directory in which you may write";
+	case -ENOTDIR:
+		return ": name another directory";
+	default:
+		return "";
+	}
+}
 
 static int fail(const struct job *job, int error, const char *verb, const char *name)
 {
 	return cnre_message(job->message, GEN_MESSAGE_BYTES, error, "%s %.200s/%s: %s%s", verb, job->directory, name,
-			    strerror(-error), error == -ENOSPC ? ": free space there, or make a smaller model" : "");
+			    strerror(-error), advice(error));
+}
+
+static int fail_directory(const struct job *job, int error, const char *verb)
+{
+	return cnre_message(job->message, GEN_MESSAGE_BYTES, error, "%s %.200s: %s%s", verb, job->directory,
+			    strerror(-error),
+			    error != -ENOENT	 ? advice(error)
+			    : job->model != NULL ? ": make its parent first"
+						 : ": name the directory of a checkpoint");
 }
 
 /* ---- files ---- */
@@ -342,7 +369,7 @@ static int make_way(const struct job *job, int force)
 	free(present);
 	count = cnre_fingerprint_list_shards(job->directory, &names);
 	if (count < 0)
-		return fail(job, count, "list", ".");
+		return fail_directory(job, count, "list");
 	if (force)
 		result = remove_shards(job, names, count);
 	else if (!equal && count > 0)
@@ -354,16 +381,32 @@ static int make_way(const struct job *job, int force)
 	return result;
 }
 
-static int write_stamp(const struct job *job)
+static int write_stamp(struct job *job)
 {
 	char *text = gen_stamp_make(job->model);
+	int was_there = faccessat(job->directory_fd, GEN_STAMP_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 	int result;
 
 	if (text == NULL)
 		return fail(job, -ENOMEM, "write", GEN_STAMP_NAME);
 	result = write_file(job, GEN_STAMP_NAME, text, strlen(text));
+	job->made_stamp = result == 0 && !was_there;
 	free(text);
 	return result;
+}
+
+/* After a failure. With a shard that is whole the stamp stays: the next run goes on from there. */
+static void clear_away(const struct job *job)
+{
+	char **names = NULL;
+	int count = cnre_fingerprint_list_shards(job->directory, &names);
+
+	if (count >= 0)
+		cnre_fingerprint_free_names(names, count);
+	if (job->made_stamp && count == 0)
+		(void)unlinkat(job->directory_fd, GEN_STAMP_NAME, 0);
+	if (job->made_directory)
+		(void)rmdir(job->directory); /* if nothing is left in it */
 }
 
 static int open_job(struct job *job)
@@ -372,10 +415,10 @@ static int open_job(struct job *job)
 
 	job->directory_fd = open(job->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (job->directory_fd < 0)
-		return fail(job, -errno, "open", ".");
+		return fail_directory(job, -errno, "open");
 	job->payload = malloc(sizeof *job->payload);
 	if (job->payload == NULL)
-		return fail(job, -ENOMEM, "open", ".");
+		return fail_directory(job, -ENOMEM, "open");
 	if (job->model == NULL)
 		return 0; /* verify: not known yet */
 	result = gen_layout_open(&job->layout, job->model);
@@ -385,7 +428,7 @@ static int open_job(struct job *job)
 				    "--shard-bytes",
 				    job->directory, GEN_SHARDS_MAX);
 	if (result < 0)
-		return fail(job, result, "open", ".");
+		return fail_directory(job, result, "open");
 	gen_payload_open(job->payload, job->model);
 	return 0;
 }
@@ -405,8 +448,9 @@ int gen_checkpoint_write(const struct gen_model *model, const char *directory, i
 		.model = model, .progress = progress, .directory = directory, .message = message, .directory_fd = -1};
 	int result;
 
-	if (mkdir(directory, 0755) < 0 && errno != EEXIST)
-		return fail(&job, -errno, "create", ".");
+	job.made_directory = mkdir(directory, 0755) == 0;
+	if (!job.made_directory && errno != EEXIST)
+		return fail_directory(&job, -errno, "create");
 	result = open_job(&job);
 	if (result == 0)
 		result = make_way(&job, force);
@@ -420,6 +464,8 @@ int gen_checkpoint_write(const struct gen_model *model, const char *directory, i
 		result = write_config(&job); /* last: without it nothing takes the directory for a checkpoint */
 	if (result == 0)
 		*ret_report = job.report;
+	else
+		clear_away(&job);
 	close_job(&job);
 	return result;
 }
@@ -438,7 +484,7 @@ static int verify_opened_job(struct job *job, struct gen_model *model)
 	job->model = model;
 	result = gen_layout_open(&job->layout, model);
 	if (result < 0)
-		return fail(job, result, "verify", ".");
+		return fail_directory(job, result, "verify");
 	gen_payload_open(job->payload, model);
 	return each_shard(job, verify_shard);
 }
@@ -450,7 +496,7 @@ int gen_checkpoint_verify(const char *directory, gen_progress *progress, struct 
 	struct gen_model *model = calloc(1, sizeof *model);
 	int result;
 
-	result = model == NULL ? fail(&job, -ENOMEM, "verify", ".") : open_job(&job);
+	result = model == NULL ? fail_directory(&job, -ENOMEM, "verify") : open_job(&job);
 	if (result == 0)
 		result = verify_opened_job(&job, model);
 	if (result == 0)
