@@ -55,7 +55,8 @@ int cnre_wire_receive(int socket, void *buffer, int *fds, size_t *ret_fd_count)
 {
 	size_t count;
 	int is_cut, r;
-	int received = cnre_packet_receive(socket, buffer, CNRE_WIRE_MESSAGE_MAX, fds, CNRE_WIRE_FDS_MAX, &count, &is_cut);
+	int received =
+		cnre_packet_receive(socket, buffer, CNRE_WIRE_MESSAGE_MAX, fds, CNRE_WIRE_FDS_MAX, &count, &is_cut);
 
 	if (received < 0)
 		return received;

@@ -322,7 +322,8 @@ Test(system_death, a_stopped_client_keeps_its_lease_and_goes_on)
 /* F3: what a dead client had is summed up and unmapped elsewhere; others are served meanwhile, and at once. */
 Test(system_death, the_end_of_a_client_with_many_objects_holds_nobody_up)
 {
-	static const char *const many[] = {"--layers", "16", "--experts", "2048", "--hidden", "16", "--intermediate", "16", NULL};
+	static const char *const many[] = {"--layers",       "16", "--experts", "2048", "--hidden", "16",
+					   "--intermediate", "16", NULL};
 	struct world world;
 	struct cnre *client;
 

@@ -23,7 +23,7 @@ enum { PROCESSES = 3, THREADS = 8, ALL = PROCESSES * THREADS };
 /* What every thread saw, in memory that all processes share. */
 struct storm {
 	pthread_barrier_t barrier;
-	_Atomic uint32_t arrived;         /* threads that are attached and about to ask */
+	_Atomic uint32_t arrived; /* threads that are attached and about to ask */
 	uint32_t layer, expert;
 	int result[ALL];
 	int joined[ALL], resident[ALL];

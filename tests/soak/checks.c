@@ -9,9 +9,10 @@
 #include <time.h>
 
 #define QUIET_SECONDS 20
-#define ANONYMOUS_GROWTH_BYTES (8 << 20)  /* arenas and stacks that the first requests had not touched yet */
+#define ANONYMOUS_GROWTH_BYTES (8 << 20) /* arenas and stacks that the first requests had not touched yet */
 
-static void check(struct soak *soak, int holds, const char *name, const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void check(struct soak *soak, int holds, const char *name, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
 
 static void check(struct soak *soak, int holds, const char *name, const char *format, ...)
 {
@@ -23,7 +24,8 @@ static void check(struct soak *soak, int holds, const char *name, const char *fo
 	va_end(arguments);
 	(void)printf("  %-4s %-44s %s\n", holds ? "ok" : "FAIL", name, text);
 	soak->problems += !holds;
-	(void)json_array_append_new(soak->checks, json_pack("{s:s, s:b, s:s}", "check", name, "holds", holds, "text", text));
+	(void)json_array_append_new(soak->checks,
+				    json_pack("{s:s, s:b, s:s}", "check", name, "holds", holds, "text", text));
 }
 
 static long long number(const json_t *answer, const char *path)
@@ -82,15 +84,16 @@ static void check_process(struct soak *soak)
 	long long fences = soak->managers_killed > 0 ? 2 : 0;
 	long long fds = count_fds(pid), anonymous = anonymous_bytes(pid);
 
-	check(soak, fds >= 0 && fds <= soak->base_fds + fences, "descriptors of the manager", "%lld, at the start %lld", fds,
-	      soak->base_fds);
+	check(soak, fds >= 0 && fds <= soak->base_fds + fences, "descriptors of the manager", "%lld, at the start %lld",
+	      fds, soak->base_fds);
 	if (pid != soak->daemon.pid) {
 		fds = count_fds(soak->daemon.pid);
-		check(soak, fds >= 0 && fds <= soak->base_keeper_fds + fences, "descriptors of the keeper", "%lld, at the start %lld",
-		      fds, soak->base_keeper_fds);
+		check(soak, fds >= 0 && fds <= soak->base_keeper_fds + fences, "descriptors of the keeper",
+		      "%lld, at the start %lld", fds, soak->base_keeper_fds);
 	}
-	check(soak, anonymous >= 0 && anonymous <= soak->base_anonymous_bytes + ANONYMOUS_GROWTH_BYTES, "private memory of the manager",
-	      "%.1f MiB, at the start %.1f", (double)anonymous / (1 << 20), (double)soak->base_anonymous_bytes / (1 << 20));
+	check(soak, anonymous >= 0 && anonymous <= soak->base_anonymous_bytes + ANONYMOUS_GROWTH_BYTES,
+	      "private memory of the manager", "%.1f MiB, at the start %.1f", (double)anonymous / (1 << 20),
+	      (double)soak->base_anonymous_bytes / (1 << 20));
 }
 
 /* ---- of clients ---- */
@@ -117,8 +120,9 @@ static void check_clients(struct soak *soak)
 
 int soak_is_quiet(const json_t *stats)
 {
-	return number(stats, "clients") == 0 && number(stats, "leased_objects") == 0 && number(stats, "reserved_slabs") == 0 &&
-	       number(stats, "loads_in_flight") == 0 && number(stats, "loads_queued") == 0;
+	return number(stats, "clients") == 0 && number(stats, "leased_objects") == 0 &&
+	       number(stats, "reserved_slabs") == 0 && number(stats, "loads_in_flight") == 0 &&
+	       number(stats, "loads_queued") == 0;
 }
 
 static json_t *wait_until_quiet(struct soak *soak)
@@ -154,14 +158,20 @@ static void check_identities(struct soak *soak, const json_t *stats, long long s
 	long long off = loads - evictions - resident;
 	int exact = soak->clients_killed == 0 && soak->managers_killed == 0;
 
-	check(soak, off >= -slack && off <= slack, "loads = evictions + resident", "%lld = %lld + %lld", loads, evictions, resident);
+	check(soak, off >= -slack && off <= slack, "loads = evictions + resident", "%lld = %lld + %lld", loads,
+	      evictions, resident);
 	off = (added - bytes) / (long long)soak->model.slab_bytes;
 	check(soak, off >= -slack && off <= slack, "bytes loaded - evicted = resident", "%lld, %lld", added, bytes);
-	check(soak, number(stats, "hits") + number(stats, "misses") == accesses && number(stats, "joins") <= number(stats, "misses"),
-	      "hits + misses = accesses", "%lld + %lld, %lld", number(stats, "hits"), number(stats, "misses"), accesses);
-	check(soak, exact ? accesses == mine : accesses >= mine, "accesses are those of the clients", "%lld, %lld%s", accesses, mine,
-	      exact ? "" : " and what killed ones did not report");
-	check(soak, number(stats, "load_errors") == 0 && number(stats, "requests_invalid") == 0 && number(stats, "digest_errors") == 0,
+	check(soak,
+	      number(stats, "hits") + number(stats, "misses") == accesses &&
+		      number(stats, "joins") <= number(stats, "misses"),
+	      "hits + misses = accesses", "%lld + %lld, %lld", number(stats, "hits"), number(stats, "misses"),
+	      accesses);
+	check(soak, exact ? accesses == mine : accesses >= mine, "accesses are those of the clients", "%lld, %lld%s",
+	      accesses, mine, exact ? "" : " and what killed ones did not report");
+	check(soak,
+	      number(stats, "load_errors") == 0 && number(stats, "requests_invalid") == 0 &&
+		      number(stats, "digest_errors") == 0,
 	      "no load failed, no request was invalid", "%lld, %lld, %lld", number(stats, "load_errors"),
 	      number(stats, "requests_invalid"), number(stats, "digest_errors"));
 }
@@ -172,9 +182,10 @@ static void check_read_once(struct soak *soak, const json_t *stats, const json_t
 	long long in_flight = soak->managers_killed * number(status, "pool.loads_max");
 	long long payload = number(stats, "bytes_read"), total = objects * (long long)soak->model.slab_bytes;
 
-	check(soak, number(stats, "evictions") == 0, "nothing is evicted when all fits", "%lld", number(stats, "evictions"));
-	check(soak, number(stats, "loads") <= objects + in_flight, "nothing is read twice", "%lld loads, %lld objects, %lld at kills",
-	      number(stats, "loads"), objects, in_flight);
+	check(soak, number(stats, "evictions") == 0, "nothing is evicted when all fits", "%lld",
+	      number(stats, "evictions"));
+	check(soak, number(stats, "loads") <= objects + in_flight, "nothing is read twice",
+	      "%lld loads, %lld objects, %lld at kills", number(stats, "loads"), objects, in_flight);
 	/* Alignment reads a block more at either end of every part. */
 	check(soak, payload <= total + objects * 8 * 8192 + in_flight * (long long)soak->model.slab_bytes, "bytes read",
 	      "%lld of %lld", payload, total);
@@ -187,7 +198,8 @@ static void check_reset(struct soak *soak)
 	int r = daemon_run("cnrectl", arguments, NULL, 0);
 	json_t *stats = daemon_ask(&soak->daemon, "stats"), *status = daemon_ask(&soak->daemon, "status");
 
-	check(soak, r == 0 && number(stats, "resident_objects") == 0 && number(stats, "resident_bytes") == 0 &&
+	check(soak,
+	      r == 0 && number(stats, "resident_objects") == 0 && number(stats, "resident_bytes") == 0 &&
 		      number(status, "pool.used_bytes") == 0,
 	      "every expert can go, every slab is free", "%lld resident, %lld bytes of the pool in use",
 	      number(stats, "resident_objects"), number(status, "pool.used_bytes"));
@@ -199,9 +211,13 @@ static void check_kills(struct soak *soak, const json_t *stats, const json_t *st
 {
 	long long restarts = number(status, "epoch") - 1;
 
-	check(soak, soak->clients_killed == soak->options.kill_clients && soak->managers_killed == soak->options.kill_managers,
-	      "as many were killed as were asked for", "%u clients, %u managers", soak->clients_killed, soak->managers_killed);
-	check(soak, restarts == soak->managers_killed, "each killed manager was followed by one", "epoch %lld", restarts + 1);
+	check(soak,
+	      soak->clients_killed == soak->options.kill_clients &&
+		      soak->managers_killed == soak->options.kill_managers,
+	      "as many were killed as were asked for", "%u clients, %u managers", soak->clients_killed,
+	      soak->managers_killed);
+	check(soak, restarts == soak->managers_killed, "each killed manager was followed by one", "epoch %lld",
+	      restarts + 1);
 	/* A death that was seen by the next manager only counts there; one that fell between two sessions does not count. */
 	check(soak, number(stats, "client_deaths") <= soak->clients_killed, "deaths of clients", "%lld, of %u killed",
 	      number(stats, "client_deaths"), soak->clients_killed);
@@ -213,7 +229,8 @@ void soak_check_all(struct soak *soak)
 	int status_code;
 
 	if (soak->options.set_ram > 0)
-		check(soak, soak_set_ram(soak, soak->budget_bytes) == 0 && soak->budgets_refused * 2 <= soak->options.set_ram,
+		check(soak,
+		      soak_set_ram(soak, soak->budget_bytes) == 0 && soak->budgets_refused * 2 <= soak->options.set_ram,
 		      "the budget can be set back", "%u refused of %u", soak->budgets_refused, soak->budgets_set);
 	stats = wait_until_quiet(soak);
 	status = daemon_ask(&soak->daemon, "status");

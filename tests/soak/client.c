@@ -17,7 +17,7 @@
 
 #define ATTACH_TIMEOUT_NS (60 * SOAK_NS_PER_S)
 #define ATTACH_RETRIES_NS (20 * SOAK_NS_PER_S)
-#define SESSION_STEPS_MAX 1500u           /* of a thread, then all detach */
+#define SESSION_STEPS_MAX 1500u /* of a thread, then all detach */
 #define HOLD_NS_MAX 3000000u
 
 struct session {
@@ -41,14 +41,16 @@ static int is_stopping(const struct session *session)
 }
 
 /* The first problem of a slot keeps its words. Always -1. */
-static int complain(struct soak_slot *slot, enum soak_count which, const char *call, uint32_t layer, uint32_t expert, int r)
+static int complain(struct soak_slot *slot, enum soak_count which, const char *call, uint32_t layer, uint32_t expert,
+		    int r)
 {
 	int none = 0;
 
 	soak_add(slot, which, 1);
 	if (atomic_compare_exchange_strong(&slot->problem, &none, 2)) {
-		(void)snprintf(slot->text, sizeof slot->text, "%s of layer %u expert %u: %s %d (%s)", call, layer, expert,
-			       which == SOAK_WRONG ? "wrong bytes in role" : "returned", r, r < 0 ? strerror(-r) : "-");
+		(void)snprintf(slot->text, sizeof slot->text, "%s of layer %u expert %u: %s %d (%s)", call, layer,
+			       expert, which == SOAK_WRONG ? "wrong bytes in role" : "returned", r,
+			       r < 0 ? strerror(-r) : "-");
 		atomic_store(&slot->problem, 1);
 	}
 	return -1;
@@ -135,7 +137,8 @@ static int step_acquire(struct session *session, uint32_t layer, uint32_t *seed,
 	return give_back(session, &expert) < 0 ? -1 : r;
 }
 
-static int take_one(struct session *session, struct cnre_batch *batch, uint32_t index, int in_order, struct cnre_expert *ret_expert)
+static int take_one(struct session *session, struct cnre_batch *batch, uint32_t index, int in_order,
+		    struct cnre_expert *ret_expert)
 {
 	int64_t start_ns = cnre_clock_now_ns();
 	int r = in_order ? cnre_batch_wait(batch, index, -1, ret_expert) : cnre_batch_next(batch, -1, ret_expert);
@@ -149,7 +152,8 @@ static int take_one(struct session *session, struct cnre_batch *batch, uint32_t 
 static int step_batch(struct session *session, uint32_t layer, uint32_t *seed)
 {
 	uint32_t experts[SOAK_BATCH], count = 1 + soak_random(seed) % SOAK_BATCH, taken = 0;
-	uint32_t wanted = soak_random(seed) % 8 == 0 ? soak_random(seed) % (count + 1) : count; /* some are left untaken */
+	uint32_t wanted = soak_random(seed) % 8 == 0 ? soak_random(seed) % (count + 1)
+						     : count; /* some are left untaken */
 	struct cnre_expert expert[SOAK_BATCH];
 	int in_order = soak_random(seed) % 2 == 0, result = 0, r;
 	struct cnre_batch *batch;
@@ -162,8 +166,8 @@ static int step_batch(struct session *session, uint32_t layer, uint32_t *seed)
 	for (; taken < wanted && result == 0; taken++) {
 		r = take_one(session, batch, taken, in_order, &expert[taken]);
 		if (r < 0) {
-			result = complain(session->slot, SOAK_FAILURES, in_order ? "cnre_batch_wait" : "cnre_batch_next", layer,
-					  experts[taken], r);
+			result = complain(session->slot, SOAK_FAILURES,
+					  in_order ? "cnre_batch_wait" : "cnre_batch_next", layer, experts[taken], r);
 			break;
 		}
 		result = use(session, &expert[taken], seed);
@@ -242,8 +246,8 @@ static int attach(struct session *session)
 	int r;
 
 	(void)snprintf(name, sizeof name, "soak-%u", client->slot);
-	while ((r = cnre_attach(&session->cnre, client->directory, &options)) == -ENOSPC && client->options->kill_clients > 0 &&
-	       cnre_clock_now_ns() < end_ns) {
+	while ((r = cnre_attach(&session->cnre, client->directory, &options)) == -ENOSPC &&
+	       client->options->kill_clients > 0 && cnre_clock_now_ns() < end_ns) {
 		/* The reservation of a client that was killed a moment ago may still stand. */
 		soak_add(session->slot, SOAK_ATTACH_RETRIES, 1);
 		(void)nanosleep(&pause, NULL);
@@ -261,7 +265,8 @@ static int check_held(struct session *session)
 	int r = cnre_stats(session->cnre, &stats);
 
 	if (r < 0 || stats.leased_bytes != 0)
-		return complain(session->slot, SOAK_FAILURES, "cnre_stats after all releases", 0, 0, r < 0 ? r : -EBUSY);
+		return complain(session->slot, SOAK_FAILURES, "cnre_stats after all releases", 0, 0,
+				r < 0 ? r : -EBUSY);
 	return 0;
 }
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define LAYERS 6u
-#define END_SECONDS 90                    /* for clients to finish what they do */
+#define END_SECONDS 90 /* for clients to finish what they do */
 
 static volatile sig_atomic_t interrupted;
 
@@ -58,12 +58,15 @@ static int give_up(struct soak *soak, const char *what)
 static int make_world(struct soak *soak)
 {
 	char layers[16], experts[16], seed[16], ram[32];
-	const char *const shape[] = {"--layers", layers, "--experts", experts, "--seed", seed, "--top-k", "6", "--hidden", "256",
-				     "--intermediate", "128", "--vocab", "128", "--expert-format", "bf16", NULL};
+	const char *const shape[] = {
+		"--layers", layers, "--experts",      experts, "--seed",  seed,  "--top-k",         "6",
+		"--hidden", "256",  "--intermediate", "128",   "--vocab", "128", "--expert-format", "bf16",
+		NULL};
 	const char *start[sizeof soak->options.manager / sizeof soak->options.manager[0] + 3] = {"--ram", ram};
 	uint64_t objects;
 
-	soak->model = (struct soak_model){.layers = LAYERS, .experts = soak->options.experts, .slab_bytes = 3ull * 256 * 128 * 2};
+	soak->model = (struct soak_model){
+		.layers = LAYERS, .experts = soak->options.experts, .slab_bytes = 3ull * 256 * 128 * 2};
 	objects = (uint64_t)LAYERS * soak->options.experts;
 	soak->budget_bytes = objects * soak->model.slab_bytes / 10 * (soak->options.fits ? 12 : 7);
 	soak->low_budget_bytes = soak->budget_bytes / 100 * 75;
@@ -82,8 +85,12 @@ static int make_world(struct soak *soak)
 static void start_client(struct soak *soak, uint32_t slot)
 {
 	struct soak_process *process = &soak->client[slot];
-	struct soak_client client = {.options = &soak->options, .model = &soak->model, .directory = soak->daemon.model,
-				     .socket = soak->daemon.socket, .shared = soak->shared, .slot = slot,
+	struct soak_client client = {.options = &soak->options,
+				     .model = &soak->model,
+				     .directory = soak->daemon.model,
+				     .socket = soak->daemon.socket,
+				     .shared = soak->shared,
+				     .slot = slot,
 				     .seed = soak_random(&soak->seed)};
 	pid_t pid = fork();
 
@@ -92,8 +99,8 @@ static void start_client(struct soak *soak, uint32_t slot)
 		(void)signal(SIGINT, SIG_IGN);
 		_exit(soak_client_run(&client));
 	}
-	*process = (struct soak_process){.pid = pid > 0 ? pid : 0, .incarnation = process->incarnation + 1,
-					 .moved_ns = cnre_clock_now_ns()};
+	*process = (struct soak_process){
+		.pid = pid > 0 ? pid : 0, .incarnation = process->incarnation + 1, .moved_ns = cnre_clock_now_ns()};
 }
 
 static void note_bad_end(struct soak *soak, const char *what, uint32_t slot, int number)
@@ -159,13 +166,15 @@ static void print_line(struct soak *soak, int64_t now_ns)
 		json_decref(soak->stats);
 		soak->stats = stats;
 	}
-	(void)printf("%4llds %2u clients %8llu leases %8.1f MiB compared, %6lld loads %6lld evictions %4lld leased | killed %u+%u stopped %u+%u ram %u | failed %llu wrong %llu%s\n",
-		     (long long)((now_ns - soak->start_ns) / SOAK_NS_PER_S), living(soak),
-		     (unsigned long long)soak_sum(soak, SOAK_LEASES), (double)soak_sum(soak, SOAK_COMPARED_BYTES) / (1 << 20),
-		     daemon_number(soak->stats, "loads"), daemon_number(soak->stats, "evictions"),
-		     daemon_number(soak->stats, "leased_objects"), soak->clients_killed, soak->managers_killed, soak->clients_stopped,
-		     soak->managers_stopped, soak->budgets_set, (unsigned long long)soak_sum(soak, SOAK_FAILURES),
-		     (unsigned long long)soak_sum(soak, SOAK_WRONG), stats == NULL ? " (no answer)" : "");
+	(void)printf(
+		"%4llds %2u clients %8llu leases %8.1f MiB compared, %6lld loads %6lld evictions %4lld leased | killed %u+%u stopped %u+%u ram %u | failed %llu wrong %llu%s\n",
+		(long long)((now_ns - soak->start_ns) / SOAK_NS_PER_S), living(soak),
+		(unsigned long long)soak_sum(soak, SOAK_LEASES),
+		(double)soak_sum(soak, SOAK_COMPARED_BYTES) / (1 << 20), daemon_number(soak->stats, "loads"),
+		daemon_number(soak->stats, "evictions"), daemon_number(soak->stats, "leased_objects"),
+		soak->clients_killed, soak->managers_killed, soak->clients_stopped, soak->managers_stopped,
+		soak->budgets_set, (unsigned long long)soak_sum(soak, SOAK_FAILURES),
+		(unsigned long long)soak_sum(soak, SOAK_WRONG), stats == NULL ? " (no answer)" : "");
 	(void)fflush(stdout);
 }
 
@@ -241,10 +250,17 @@ static int warm_up(struct soak *soak)
 
 static void print_table(const struct soak *soak)
 {
-	static const struct { const char *name; enum soak_count which; } rows[] = {
-		{"leases", SOAK_LEASES},       {"of them resident", SOAK_HITS}, {"empty polls", SOAK_EMPTY_POLLS},
-		{"batches", SOAK_BATCHES},     {"prefetches", SOAK_PREFETCHES}, {"sessions", SOAK_SESSIONS},
-		{"attach retries", SOAK_ATTACH_RETRIES}, {"comparisons", SOAK_COMPARISONS}};
+	static const struct {
+		const char *name;
+		enum soak_count which;
+	} rows[] = {{"leases", SOAK_LEASES},
+		    {"of them resident", SOAK_HITS},
+		    {"empty polls", SOAK_EMPTY_POLLS},
+		    {"batches", SOAK_BATCHES},
+		    {"prefetches", SOAK_PREFETCHES},
+		    {"sessions", SOAK_SESSIONS},
+		    {"attach retries", SOAK_ATTACH_RETRIES},
+		    {"comparisons", SOAK_COMPARISONS}};
 	uint64_t longest_ns = 0;
 
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -258,9 +274,10 @@ static void print_table(const struct soak *soak)
 
 static void write_json(const struct soak *soak)
 {
-	json_t *root = json_pack("{s:s, s:b, s:i, s:i, s:i, s:i, s:I, s:I, s:O, s:O}", "name", "soak", "passed", soak->problems == 0,
-				 "seconds", (int)soak->options.seconds, "clients", (int)soak->options.clients, "clients_killed",
-				 (int)soak->clients_killed, "managers_killed", (int)soak->managers_killed, "leases",
+	json_t *root = json_pack("{s:s, s:b, s:i, s:i, s:i, s:i, s:I, s:I, s:O, s:O}", "name", "soak", "passed",
+				 soak->problems == 0, "seconds", (int)soak->options.seconds, "clients",
+				 (int)soak->options.clients, "clients_killed", (int)soak->clients_killed,
+				 "managers_killed", (int)soak->managers_killed, "leases",
 				 (json_int_t)soak_sum(soak, SOAK_LEASES), "compared_bytes",
 				 (json_int_t)soak_sum(soak, SOAK_COMPARED_BYTES), "checks", soak->checks, "stats",
 				 soak->stats != NULL ? soak->stats : json_null());

@@ -17,8 +17,10 @@ static const struct {
 	{"threads", offsetof(struct soak_options, threads), "threads of each [2]"},
 	{"experts", offsetof(struct soak_options, experts), "experts of a layer [32, more for many clients]"},
 	{"seed", offsetof(struct soak_options, seed), "of every choice [1]"},
-	{"kill-clients", offsetof(struct soak_options, kill_clients), "SIGKILL random clients, so often in the whole run [0]"},
-	{"kill-managers", offsetof(struct soak_options, kill_managers), "SIGKILL the manager; needs its keeper; the run takes 0.5 s each at least [0]"},
+	{"kill-clients", offsetof(struct soak_options, kill_clients),
+	 "SIGKILL random clients, so often in the whole run [0]"},
+	{"kill-managers", offsetof(struct soak_options, kill_managers),
+	 "SIGKILL the manager; needs its keeper; the run takes 0.5 s each at least [0]"},
 	{"stop-clients", offsetof(struct soak_options, stop_clients), "SIGSTOP random clients for up to 0.3 s [0]"},
 	{"stop-managers", offsetof(struct soak_options, stop_managers), "SIGSTOP the manager for up to 0.1 s [0]"},
 	{"set-ram", offsetof(struct soak_options, set_ram), "lower the budget and raise it again [0]"},
@@ -71,10 +73,12 @@ static int check(struct soak_options *options)
 
 	if (options->experts < least)
 		options->experts = least;
-	return options->seconds == 0 || options->clients == 0 || options->clients > SOAK_CLIENTS_MAX ||
-			       options->threads == 0 || options->threads > SOAK_THREADS_MAX || options->experts > 4096
-		       ? -1
-		       : 0;
+	if (options->seconds > 0 && options->clients > 0 && options->clients <= SOAK_CLIENTS_MAX &&
+	    options->threads > 0 && options->threads <= SOAK_THREADS_MAX && options->experts <= 4096)
+		return 0;
+	(void)fprintf(stderr, "soak: 1 to %u clients, 1 to %u threads, at most 4096 experts, and at least one second\n",
+		      SOAK_CLIENTS_MAX, SOAK_THREADS_MAX);
+	return -1;
 }
 
 int soak_options_parse(struct soak_options *options, int argc, char **argv)

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define SOAK_CLIENTS_MAX 64u
+#define SOAK_CLIENTS_MAX 240u /* a manager takes 256 by default */
 #define SOAK_THREADS_MAX 16u
 #define SOAK_BATCH 6u                     /* experts one thread asks for at once */
 #define SOAK_STALL_NS (60 * 1000000000LL) /* a client in which no call returns for so long stands still */
