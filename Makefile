@@ -140,7 +140,7 @@ test_archives_model := model base
 test_archives_manager := manager model policy shm base
 test_archives_client := client shm base
 test_archives_engine := engine client shm base
-test_archives_system := client shm base
+test_archives_system := client manager shm base
 test_archives_ctl := ctl shm base
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
 

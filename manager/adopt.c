@@ -194,18 +194,24 @@ static int claim_quarantines(struct manager *manager)
 	return 0;
 }
 
+static uint32_t session_in(const struct manager *manager, uint32_t slot)
+{
+	/* [H2] relaxed: as [H1]; the number says that the rest of the entry is there. */
+	return atomic_load_explicit(&manager->state->session[slot].session, memory_order_relaxed);
+}
+
+/* An entry that session_adopt failed for and left is of a client that may hold leases which no scan would see. */
 static int adopt_sessions(struct manager *manager)
 {
 	for (uint32_t slot = 0; slot < CNRE_SESSIONS_MAX; slot++) {
-		/* [H2] relaxed: as [H1]; the number says that the rest of the entry is there. */
-		uint32_t number = atomic_load_explicit(&manager->state->session[slot].session, memory_order_relaxed);
-		int r = number == 0 ? 0 : session_adopt(manager, slot);
+		uint32_t number = session_in(manager, slot);
+		int r = number == 0 ? 0 : session_adopt(manager, slot), is_dropped = session_in(manager, slot) == 0;
 
-		if (r < 0) {
-			cnre_log(CNRE_LOG_WARNING, "adopt: session %u: %s: it is ended", number, strerror(-r));
-			/* [H3] relaxed: as [H1]. */
-			atomic_store_explicit(&manager->state->session[slot].session, 0, memory_order_relaxed);
-		}
+		if (r < 0)
+			cnre_log(CNRE_LOG_WARNING, "adopt: session %u: %s: %s", number, strerror(-r),
+				 is_dropped ? "it is ended" : "its leases cannot be seen");
+		if (r < 0 && !is_dropped)
+			return r;
 	}
 	return 0;
 }
@@ -227,8 +233,9 @@ int adopt_clients_and_objects(struct manager *manager)
 
 	if (r < 0)
 		return r;
-	(void)adopt_sessions(manager);
-	r = residency_adopt(manager);
+	r = adopt_sessions(manager);
+	if (r == 0)
+		r = residency_adopt(manager);
 	if (r < 0)
 		return r;
 	session_adopt_requests(manager);

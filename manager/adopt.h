@@ -27,7 +27,8 @@ int adopt_pool(struct manager *manager);
 /*
  * Second half, when pool, loader, residency and bell are there: sessions first (R10: every stored ledger is in the scan
  * list before the first eviction), then objects, then requests; the epoch moves and everybody is woken.
- * Returns 0, or -EBADMSG: inconsistent; then nothing may be adopted, see adopt_refuse.
+ * Returns 0, or -errno: inconsistent, or a living client's leases cannot be had; then nothing may be adopted, see
+ * adopt_refuse.
  */
 int adopt_clients_and_objects(struct manager *manager);
 

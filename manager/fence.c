@@ -142,8 +142,12 @@ static int open_own(struct manager *manager)
 	manager->fences->own_read = fds[0];
 	manager->fences->own_write = fds[1];
 	r = loader_hold(manager->loader, fds[1]);
-	if (r == 0)
-		return store_put(manager->store, name_of(manager->state->epoch, name), fds[0]);
+	if (r == 0) {
+		r = store_put(manager->store, name_of(manager->state->epoch, name), fds[0]);
+		if (r < 0) /* a successor then waits for no fence, and its slabs stay: safe */
+			cnre_log(CNRE_LOG_WARNING, "fence: cannot be stored: %s: see LimitNOFILE", strerror(-r));
+		return 0;
+	}
 	cnre_log(
 		CNRE_LOG_WARNING,
 		"fence: the ring holds no files (%s): slabs that are being read when this manager is killed stay in quarantine; raise LimitMEMLOCK",
@@ -266,9 +270,11 @@ void fence_tell_unwatched(const struct manager *manager)
 		count += epoch != 0 && !is_watched(manager, epoch);
 	}
 	if (count > 0)
-		cnre_log(CNRE_LOG_WARNING,
-			 "fence: %u slabs stay in quarantine as long as their clients' world lasts: no fence says when the last read of "
-			 "their manager has landed", count);
+		cnre_log(
+			CNRE_LOG_WARNING,
+			"fence: %u slabs stay in quarantine as long as their clients' world lasts: no fence says when the last read of "
+			"their manager has landed",
+			count);
 }
 
 uint32_t fence_quarantined(const struct manager *manager)

@@ -96,6 +96,9 @@ static int take_datagram(void)
 			forget(message.name);
 		if (message.store && message.name[0] != '\0' && fd_count > 0)
 			keep(message.name, fds[used++]);
+		else if (message.store)
+			cnre_log(CNRE_LOG_WARNING, "keeper: no descriptor came with %s: it will not survive a restart",
+				 message.name);
 	}
 	while (used < fd_count)
 		(void)close(fds[used++]); /* also a barrier's: closing it is the answer */
@@ -122,38 +125,50 @@ static void set_number(const char *name, long value)
  * In the child: descriptors to 3, 4, …; the keeper's socket behind them. Each is first moved out of the way, above
  * everything that is open, so that no target is overwritten before it was moved itself.
  */
-static void place_descriptors(int socket)
+static int place_descriptors(int socket)
 {
 	static char names[STORE_FDS_MAX * KEEP_NAME_BYTES];
 	size_t length = 0;
-	int above = FIRST_PASSED + 2 * (int)keeper.kept_count + 64, count = 0;
+	int above = FIRST_PASSED + (int)keeper.kept_count + 1, count = 0;
 
 	for (uint32_t i = 0; i < keeper.kept_count; i++) {
 		if (keeper.kept[i].name[0] == '\0')
 			continue;
 		keeper.kept[count].fd = fcntl(keeper.kept[i].fd, F_DUPFD, above);
+		if (keeper.kept[count].fd < 0)
+			return -errno;
 		length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", count > 0 ? ":" : "",
 					   keeper.kept[i].name);
 		count++;
 	}
 	socket = fcntl(socket, F_DUPFD, above);
+	if (socket < 0)
+		return -errno;
 	for (int i = 0; i < count; i++) {
-		(void)dup2(keeper.kept[i].fd, FIRST_PASSED + i);
+		if (dup2(keeper.kept[i].fd, FIRST_PASSED + i) < 0)
+			return -errno;
 		(void)close(keeper.kept[i].fd);
 	}
-	(void)dup2(socket, FIRST_PASSED + count);
+	if (dup2(socket, FIRST_PASSED + count) < 0)
+		return -errno;
 	(void)close(socket);
 	set_number("LISTEN_PID", getpid());
 	set_number("LISTEN_FDS", count);
 	(void)setenv("LISTEN_FDNAMES", names, 1);
 	set_number(STORE_KEEPER_ENVIRONMENT, FIRST_PASSED + count);
+	return 0;
 }
 
 static void exec_manager(int socket)
 {
 	sigset_t none;
+	int r = place_descriptors(socket);
 
-	place_descriptors(socket);
+	if (r < 0) { /* rather none than one who takes a number for another's descriptor */
+		cnre_log(CNRE_LOG_ERROR, "keeper: cannot hand over %u descriptors: %s", keeper.kept_count,
+			 strerror(-r));
+		_exit(1);
+	}
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)execv("/proc/self/exe", keeper.argv);

@@ -61,23 +61,37 @@ void persist_forget_segment(struct manager *manager, uint32_t segment)
 	store_remove(manager->store, name);
 }
 
-static const char *session_name(const struct session *session, const char *what, char name[KEEP_NAME_BYTES])
+/* Parts of a session, each a bit in `stored`: what is removed is what was put, so that the store's count stays true. */
+enum { PART_CHANNEL, PART_LEDGER, PART_SOCKET, PART_PROCESS, PARTS };
+
+static const char *const part_name[PARTS] = {"chan", "led", "sock", "pid"};
+
+static const char *session_name(const struct session *session, unsigned part, char name[KEEP_NAME_BYTES])
 {
-	(void)snprintf(name, KEEP_NAME_BYTES, "c%u.%s", session->number, what);
+	(void)snprintf(name, KEEP_NAME_BYTES, "c%u.%s", session->number, part_name[part]);
 	return name;
 }
 
-int persist_session(struct manager *manager, const struct session *session)
+static int put_session(struct manager *manager, struct session *session)
 {
+	const int fds[PARTS] = {session->channel_segment.fd, session->ledger_segment.fd, session->socket.fd,
+				session->process.fd};
 	char name[KEEP_NAME_BYTES];
-	int r = put(manager, session_name(session, "chan", name), session->channel_segment.fd);
 
-	if (r == 0)
-		r = put(manager, session_name(session, "led", name), session->ledger_segment.fd);
-	if (r == 0)
-		r = put(manager, session_name(session, "sock", name), session->socket.fd);
-	if (r == 0)
-		r = put(manager, session_name(session, "pid", name), session->process.fd);
+	for (unsigned part = 0; part < PARTS; part++) {
+		int r = fds[part] < 0 ? 0 : put(manager, session_name(session, part, name), fds[part]);
+
+		if (r < 0)
+			return r;
+		session->stored |= fds[part] < 0 ? 0 : 1u << part;
+	}
+	return 0;
+}
+
+int persist_session(struct manager *manager, struct session *session)
+{
+	int r = put_session(manager, session);
+
 	if (r == 0)
 		r = store_barrier(manager->store);
 	if (r < 0)
@@ -85,20 +99,45 @@ int persist_session(struct manager *manager, const struct session *session)
 	return r;
 }
 
-void persist_forget_socket(struct manager *manager, const struct session *session)
+void persist_inherited(struct session *session)
 {
-	char name[KEEP_NAME_BYTES];
-
-	store_remove(manager->store, session_name(session, "sock", name));
+	session->stored = 1u << PART_CHANNEL | 1u << PART_LEDGER | (session->peer.socket < 0 ? 0 : 1u << PART_SOCKET) |
+			  (session->peer.pidfd < 0 ? 0 : 1u << PART_PROCESS);
 }
 
-void persist_forget_session(struct manager *manager, const struct session *session)
+static void forget_part(struct manager *manager, struct session *session, unsigned part)
 {
-	static const char *const parts[] = {"chan", "led", "sock", "pid"};
 	char name[KEEP_NAME_BYTES];
 
-	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-		store_remove(manager->store, session_name(session, parts[i], name));
+	if ((session->stored & 1u << part) != 0)
+		store_remove(manager->store, session_name(session, part, name));
+	session->stored &= ~(1u << part);
+}
+
+void persist_forget_socket(struct manager *manager, struct session *session)
+{
+	forget_part(manager, session, PART_SOCKET);
+}
+
+void persist_forget_session(struct manager *manager, struct session *session)
+{
+	for (unsigned part = 0; part < PARTS; part++)
+		forget_part(manager, session, part);
+}
+
+/*
+ * Of an attached client nothing is taken back when the new keeper does not take it: it lives and may hold leases, and a
+ * successor that finds its entry but no ledger adopts nothing. One failure is enough: each may have taken a second.
+ */
+static int put_sessions(struct manager *manager)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < manager->sessions->active_count && r == 0; i++) {
+		manager->sessions->active[i]->stored = 0; /* by the former keeper */
+		r = put_session(manager, manager->sessions->active[i]);
+	}
+	return r;
 }
 
 void persist_everything(struct manager *manager)
@@ -111,6 +150,5 @@ void persist_everything(struct manager *manager)
 	for (uint32_t i = 0; i < pool.segments_made; i++)
 		if (pool_segment(manager->pool, i) != NULL)
 			persist_segment(manager, i, pool_segment(manager->pool, i));
-	for (uint32_t i = 0; i < manager->sessions->active_count; i++)
-		(void)persist_session(manager, manager->sessions->active[i]);
+	(void)put_sessions(manager); /* logged */
 }

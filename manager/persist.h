@@ -17,9 +17,11 @@ void persist_segment(struct manager *manager, uint32_t segment, const struct cnr
 void persist_forget_segment(struct manager *manager, uint32_t segment);
 
 /* R10: before the client gets its descriptors. 0, or -errno: then the client must not be served. */
-int persist_session(struct manager *manager, const struct session *session);
-void persist_forget_session(struct manager *manager, const struct session *session);
+int persist_session(struct manager *manager, struct session *session);
+/* The session's descriptors came out of the store, and are there still. */
+void persist_inherited(struct session *session);
+void persist_forget_session(struct manager *manager, struct session *session);
 /* The socket hung up while the process lives. */
-void persist_forget_socket(struct manager *manager, const struct session *session);
+void persist_forget_socket(struct manager *manager, struct session *session);
 
 #endif

@@ -79,10 +79,17 @@ int pool_open_empty(struct pool **ret_pool, const struct pool_setup *setup, uint
 
 int pool_adopt_segment(struct pool *pool, uint32_t segment, struct cnre_segment *memory)
 {
+	uint64_t full_bytes = memory->bytes - memory->bytes % pool->map.window_bytes;
+	int r;
+
 	if (segment >= pool->segments_made || pool->segment[segment].live || memory->bytes < pool->map.window_bytes ||
 	    memory->bytes % EXTENT_GRAIN != 0 || memory->bytes > CNRE_SEGMENT_BYTES_MAX)
 		return -EBADMSG;
-	return pool_enter_segment(pool, segment, memory);
+	r = pool_enter_segment(pool, segment, memory);
+	/* The budget may be a small one now: growing again goes on in the steps of the first one, not in crumbs. */
+	if (r == 0 && pool->segment_bytes < full_bytes)
+		pool->segment_bytes = full_bytes;
+	return r;
 }
 
 int pool_claim(struct pool *pool, uint64_t place, uint64_t bytes, uint32_t owner)

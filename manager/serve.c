@@ -445,21 +445,30 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 		r = open_memory(manager, &own, message);
 	if (r < 0)
 		return r;
+	r = open_doors(manager, message);
+	if (r < 0)
+		return r;
+	/* Now that residents are in their places: it may evict, and give segments back, before anybody is served. */
 	measure_open(manager);
-	return open_doors(manager, message);
+	return 0;
 }
 
 int serve_open(struct manager *manager, const struct serve_setup *setup, char message[SERVE_MESSAGE_BYTES])
 {
-	int r;
+	int r, is_successor;
 
 	watchdog_open(&manager->watchdog);
 	manager->started_ns = cnre_clock_now_ns();
 	manager->read_timeout_ns = setup->read_timeout_ns;
 	manager->clients_max = setup->clients_max < CNRE_SESSIONS_MAX ? setup->clients_max : CNRE_SESSIONS_MAX;
 	wakers.signals.fd = -1;
+	/*
+	 * A successor that cannot start takes nothing apart: its socket's path, the stored segments and the sessions are
+	 * for the next one, and what it opened itself goes with its process.
+	 */
+	is_successor = manager->store != NULL && store_inherited(manager->store) > 0;
 	r = open_parts(manager, setup, message);
-	if (r < 0)
+	if (r < 0 && !is_successor)
 		serve_close(manager);
 	return r;
 }

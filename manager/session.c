@@ -388,6 +388,7 @@ static struct session *allocate_adopted(struct manager *manager, uint32_t slot, 
 	session->peer = (struct peer){.uid = entry->uid, .gid = entry->gid, .pid = (pid_t)entry->pid};
 	session->peer.socket = take_part(manager, number, "sock");
 	session->peer.pidfd = take_part(manager, number, "pid");
+	persist_inherited(session);
 	if (session->peer.socket < 0)
 		session->peer.socket = -1; /* it had hung up */
 	if (session->peer.pidfd < 0)
@@ -412,6 +413,18 @@ static void welcome_again(struct session *session)
 		state_welcomed(manager, session);
 }
 
+/*
+ * A client that was welcomed may hold leases as long as it lives; where its ledger cannot be had, evictions would not see
+ * them. So only these go: one whose attach was cut off before everything was stored, and so before WELCOME; and one that
+ * wrote over the head of its own segments.
+ */
+static int may_be_dropped(const struct session *session, int error)
+{
+	int welcomed = (int)session->manager->state->session[session->slot].welcomed;
+
+	return error == -EBADMSG || error == -EPROTO || (!welcomed && (error == -EPIPE || error == -ENOENT));
+}
+
 int session_adopt(struct manager *manager, uint32_t slot)
 {
 	/* [E5] relaxed: written by a dead process. */
@@ -420,7 +433,7 @@ int session_adopt(struct manager *manager, uint32_t slot)
 	int r;
 
 	if (manager->state->session[slot].model >= manager->model_count)
-		return -EBADMSG;
+		return -EINVAL;
 	session = allocate_adopted(manager, slot, number);
 	if (session == NULL)
 		return -ENOMEM;
@@ -445,7 +458,11 @@ drop:
 		(void)close(session->peer.socket);
 	if (session->peer.pidfd >= 0)
 		(void)close(session->peer.pidfd);
-	persist_forget_session(manager, session);
+	if (may_be_dropped(session, r)) {
+		state_leave_session(manager,
+				    session); /* first: an entry without descriptors is a client that was lost */
+		persist_forget_session(manager, session);
+	}
 	free(session);
 	return r;
 }

@@ -44,6 +44,7 @@ struct session {
 	uint32_t ring_head;
 	struct cnre_access_log_reader log_reader;
 	int bell_armed;
+	unsigned stored;                  /* bits of persist.c: which descriptors the store has */
 	struct worker_job cleanup;        /* runs after the session left every table */
 	struct session_totals totals;     /* filled by the cleanup */
 };
@@ -72,7 +73,8 @@ int session_begin(struct manager *manager, const struct peer *peer, const struct
 
 /*
  * Rebuilds the session of a state-segment entry from its stored descriptors, into the scan list but not yet counted in
- * the pool's guarantee (reservation_apply does that for all). 0, or -errno: what it had is closed.
+ * the pool's guarantee (reservation_apply does that for all). 0, or -errno: what it had is closed. Where the entry is
+ * still there then, its client may live and hold leases: nothing may be adopted without it.
  */
 int session_adopt(struct manager *manager, uint32_t slot);
 /* Every lease on an object that is not there is a demand (R7); requests in slots are taken by the next turn. */

@@ -192,8 +192,10 @@ int socket_path_is_ours(const struct socket_path *socket)
 {
 	struct stat status;
 
+	/* Passed, and bound where we cannot see it: its owner is the service manager. But with its lock it was ours, and gone
+	 * when we came: nobody new can find us (a predecessor was killed between unlink and leaving). */
 	if (socket->inode == 0)
-		return 1; /* passed, and bound where we cannot see it: its owner is the service manager */
+		return socket->lock_fd < 0;
 	return stat(socket->path, &status) == 0 && status.st_dev == socket->device && status.st_ino == socket->inode;
 }
 

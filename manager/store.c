@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -17,6 +18,7 @@
 
 #define FIRST_PASSED 3
 #define BARRIER_TIMEOUT_MS 1000
+#define KEEPER_OWN_FDS 96u /* of a keeper that hands over, beside two numbers for each that it keeps */
 
 struct passed {
 	char name[KEEP_NAME_BYTES];
@@ -26,7 +28,7 @@ struct passed {
 struct store {
 	enum store_kind kind;
 	int socket; /* -1: STORE_NONE */
-	uint32_t stored;
+	uint32_t stored, stored_max;
 	uint32_t passed_count;
 	struct passed *passed;
 };
@@ -209,6 +211,18 @@ static void bound_sends(int socket)
 	(void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
 }
 
+/* A keeper has the same limit as we, raised as far as it goes; it needs two numbers a descriptor to start a manager. */
+static uint32_t most_kept(void)
+{
+	struct rlimit limit;
+	rlim_t most;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max / 2 > STORE_FDS_MAX + KEEPER_OWN_FDS)
+		return STORE_FDS_MAX;
+	most = limit.rlim_max / 2;
+	return most > KEEPER_OWN_FDS ? (uint32_t)(most - KEEPER_OWN_FDS) : 0;
+}
+
 static void find_keeper(struct store *store)
 {
 	const char *notify = getenv("NOTIFY_SOCKET");
@@ -242,6 +256,7 @@ int store_open(struct store **ret_store)
 	}
 	find_keeper(store);
 	store->stored = store->passed_count;
+	store->stored_max = store->kind == STORE_KEEPER ? most_kept() : STORE_FDS_MAX;
 	*ret_store = store;
 	return 0;
 }
@@ -279,6 +294,7 @@ void store_use(struct store *store, int keeper_socket)
 	store->socket = keeper_socket;
 	store->kind = keeper_socket >= 0 ? STORE_KEEPER : STORE_NONE;
 	store->stored = 0;
+	store->stored_max = most_kept();
 }
 
 int store_put(struct store *store, const char *name, int fd)
@@ -288,7 +304,7 @@ int store_put(struct store *store, const char *name, int fd)
 
 	if (store->kind == STORE_NONE)
 		return 0;
-	if (store->stored >= STORE_FDS_MAX)
+	if (store->stored >= store->stored_max)
 		return -ENOSPC;
 	/* FDPOLL=0: sockets, pidfds and fences stay although they hang up; what that means is ours to decide. */
 	(void)snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s\n", name);
