@@ -60,6 +60,8 @@ static uint64_t find_usable_huge(const struct budget_inputs *inputs, const struc
 
 	if (!request->may_use_huge[size])
 		return 0;
+	if (inputs->node.total_bytes != 0 && inputs->node.huge_free_bytes[size] < usable)
+		usable = inputs->node.huge_free_bytes[size];
 	for (uint32_t i = 0; i < inputs->limit_count; i++) {
 		const struct budget_limit *limit = &inputs->limit[i];
 
@@ -91,6 +93,24 @@ static void add_machine_term(const struct budget_inputs *inputs, const struct bu
 			"free memory on this machine, or ask for less");
 	say(term, "MemAvailable (/proc/meminfo)", inputs->available_bytes, 0, reserve, request->private_bytes,
 	    add(request->held_bytes, huge));
+}
+
+static void add_node_term(const struct budget_inputs *inputs, const struct budget_request *request,
+			  struct budget *budget)
+{
+	const struct budget_node *node = &inputs->node;
+	uint64_t reserve = clamp(node->total_bytes / 20, 128 * MIB, 4 * GIB);
+	uint64_t huge = add(budget->huge_usable_bytes[BUDGET_HUGE_2M], budget->huge_usable_bytes[BUDGET_HUGE_1G]);
+	uint64_t held_plain = subtract(request->held_bytes, request->held_huge_bytes);
+	uint64_t plain = subtract(add(node->available_bytes, held_plain), reserve);
+	struct budget_term *term;
+	char what[96];
+
+	term = add_term(budget, add(plain, add(huge, request->held_huge_bytes)),
+			"use other nodes too (--numa interleave), or ask for less");
+	(void)snprintf(what, sizeof what, "free on node %d (/sys/devices/system/node/node%d/meminfo)", node->number,
+		       node->number);
+	say(term, what, node->available_bytes, 0, reserve, 0, add(request->held_bytes, huge));
 }
 
 static void add_limit_term(const struct budget_inputs *inputs, const struct budget_limit *limit,
@@ -144,6 +164,8 @@ void budget_decide(const struct budget_inputs *inputs, const struct budget_reque
 		ret_budget->huge_usable_bytes[size] = find_usable_huge(inputs, request, (enum budget_huge)size);
 	ret_budget->hugetlb_note = describe_hugetlb(inputs);
 	add_machine_term(inputs, request, ret_budget);
+	if (inputs->node.total_bytes != 0)
+		add_node_term(inputs, request, ret_budget);
 	for (uint32_t i = 0; i < inputs->limit_count; i++)
 		if (inputs->limit[i].kind == BUDGET_LIMIT_MEMORY)
 			add_limit_term(inputs, &inputs->limit[i], request, ret_budget);

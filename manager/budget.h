@@ -13,6 +13,9 @@
  *                   group from the manager's own up to the top ("max" is no limit; page cache that nobody uses counts as
  *                   free). The memory controller usually does not charge hugetlb pages; here they count against its
  *                   limits all the same, because whoever wrote MemoryMax= meant all of the service.
+ *   node            where the pool is bound to one NUMA node: what is free there, with page cache that nobody uses, less
+ *                   clamp(5 % of the node, 128 MiB, 4 GiB). A bound page comes from nowhere else: beyond this the kernel
+ *                   would kill somebody.
  *   hugetlb limits  bound how much of the pool may lie on huge pages, not the pool: the ladder goes on with other pages.
  *   automatic       without a configured size, 80 % of the least of the above: engines started later need room too.
  *   needed          never more than all experts of all models.
@@ -43,6 +46,11 @@ struct budget_inputs {
 	uint64_t huge_free_bytes[BUDGET_HUGE_COUNT]; /* free and not reserved by somebody */
 	struct budget_limit limit[BUDGET_LIMITS_MAX];
 	uint32_t limit_count;
+	struct budget_node {              /* the only one that may be used */
+		uint64_t total_bytes;     /* 0: there is no such bound, or the kernel does not say */
+		uint64_t available_bytes, huge_free_bytes[BUDGET_HUGE_COUNT];
+		int number;
+	} node;
 	int charges_hugetlb;              /* cgroup2 mounted with memory_hugetlb_accounting */
 };
 
@@ -55,6 +63,9 @@ struct budget_inputs {
  *           BUDGET_LIMITS_MAX, or the path of a group is longer than BUDGET_PATH_BYTES). *ret_inputs is set on success only.
  */
 int budget_read_inputs(const char *root, struct budget_inputs *ret_inputs, char *message, size_t message_bytes);
+
+/* Adds what one node says (sys/devices/system/node/nodeN below root), for a pool that is bound to it. */
+void budget_read_node(const char *root, int number, struct budget_inputs *inputs);
 
 struct budget_request {
 	uint64_t configured_bytes;        /* 0: automatic */

@@ -154,6 +154,61 @@ static void read_huge_pages(struct reader *reader)
 	}
 }
 
+/* ---- one NUMA node ---- */
+
+/* "Node 1 MemFree:   123 kB", in bytes; 0 for what is not there. */
+static uint64_t find_node_bytes(const struct reader *reader, int number, const char *what)
+{
+	char key[64];
+	uint64_t kib = 0;
+
+	(void)snprintf(key, sizeof key, "Node %d %s", number, what);
+	return find_number(reader->text, key, &kib) < 0 || kib > BUDGET_NONE / 4096 ? 0 : kib * 1024;
+}
+
+static void read_node(struct reader *reader, int number)
+{
+	static const struct {
+		const char *directory;
+		uint64_t bytes;
+	} sizes[BUDGET_HUGE_COUNT] = {
+		[BUDGET_HUGE_2M] = {"hugepages-2048kB", 2ull << 20},
+		[BUDGET_HUGE_1G] = {"hugepages-1048576kB", 1ull << 30},
+	};
+	struct budget_node node = {.number = number};
+	char directory[128];
+
+	(void)snprintf(directory, sizeof directory, "/sys/devices/system/node/node%d", number);
+	if (read_in(reader, directory, "meminfo") < 0)
+		return;
+	node.total_bytes = find_node_bytes(reader, number, "MemTotal");
+	node.available_bytes =
+		find_node_bytes(reader, number, "MemFree") + find_node_bytes(reader, number, "Inactive(file)");
+	for (int i = 0; i < BUDGET_HUGE_COUNT; i++) {
+		uint64_t pages;
+
+		(void)snprintf(directory, sizeof directory, "/sys/devices/system/node/node%d/hugepages/%s", number,
+			       sizes[i].directory);
+		if (read_number(reader, directory, "free_hugepages", &pages) == 0 &&
+		    pages < (1ull << 50) / sizes[i].bytes)
+			node.huge_free_bytes[i] = pages * sizes[i].bytes;
+	}
+	reader->inputs->node = node;
+}
+
+void budget_read_node(const char *root, int number, struct budget_inputs *inputs)
+{
+	struct reader *reader = calloc(1, sizeof *reader);
+
+	if (reader == NULL || number < 0)
+		goto out;
+	reader->root = root;
+	reader->inputs = inputs;
+	read_node(reader, number);
+out:
+	free(reader);
+}
+
 /* ---- control groups: which directory ---- */
 
 static int has_word(const char *list, size_t length, const char *word)

@@ -6,9 +6,11 @@
 #include "base/size.h"
 #include "manager/reservation.h"
 #include "manager/settings.h"
+#include "shm/numa.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 int check_budget(struct manager *manager, char *message, size_t message_bytes)
 {
@@ -24,6 +26,35 @@ int check_budget(struct manager *manager, char *message, size_t message_bytes)
 		       cnre_size_format(least, needs, sizeof needs),
 		       binding->advice[0] != '\0' ? binding->advice : "raise --ram");
 	return -ENOSPC;
+}
+
+int check_numa(int numa_node, char *message, size_t message_bytes)
+{
+	struct cnre_numa_nodes nodes;
+
+	/* What cannot be asked is left to the kernel, when memory is made. */
+	if (numa_node < 0 || cnre_numa_get_nodes(&nodes) < 0 || cnre_numa_has(&nodes, (uint32_t)numa_node))
+		return 0;
+	(void)snprintf(
+		message, message_bytes,
+		"--numa %d: no such node, or none whose memory the manager may use; see /sys/devices/system/node",
+		numa_node);
+	return -EINVAL;
+}
+
+static void print_numa(int numa_node)
+{
+	struct cnre_numa_nodes nodes;
+	int count = cnre_numa_get_nodes(&nodes);
+
+	if (numa_node >= 0)
+		(void)printf("numa     on node %d\n", numa_node);
+	else if (numa_node == CNRE_NUMA_DEFAULT)
+		(void)printf("numa     where the manager runs, or as it was started\n");
+	else if (count > 0)
+		(void)printf("numa     in turn on %d node%s\n", count, count == 1 ? "" : "s");
+	else
+		(void)printf("numa     not placed: %s\n", strerror(-count));
 }
 
 static void print_models(const struct manager *manager)
@@ -69,6 +100,7 @@ int check_print(struct manager *manager, const char *socket)
 	(void)printf("socket   %s\n", socket);
 	print_models(manager);
 	print_budget(&manager->budget);
+	print_numa(manager->settings->numa);
 	(void)printf("settings\n");
 	for (uint32_t i = 0; settings_describe(manager->settings, i, &line); i++)
 		(void)printf("    %s = %s (%s)\n", line.name, line.value, line.source);

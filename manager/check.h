@@ -5,8 +5,11 @@
 
 #include "manager/manager.h"
 
-/* Prints models, budget with every term, and settings with their sources. 0, or -ENOSPC if it could not serve. */
+/* Prints models, budget with every term, NUMA placement, and settings with their sources. 0, or -ENOSPC if it could not serve. */
 int check_print(struct manager *manager, const char *socket);
+
+/* 0, or -EINVAL: that node has no memory for this process, or is none; message says so. Words for no node are fine. */
+int check_numa(int numa_node, char *message, size_t message_bytes);
 
 /* 0, or -ENOSPC: too small for one layer's top-k and a read; message says the least and what bounds it. */
 int check_budget(struct manager *manager, char *message, size_t message_bytes);

@@ -56,6 +56,7 @@ static int decide_again(struct manager *manager, uint64_t *bytes, char *message,
 
 	if (r < 0)
 		return r;
+	budget_read_node("/", settings->numa, &inputs);
 	pool_get_status(manager->pool, &pool);
 	request.held_bytes = pool.backed_bytes;
 	request.held_huge_bytes = pool.bytes_by_backing[CNRE_BACKING_1G] + pool.bytes_by_backing[CNRE_BACKING_2M];
@@ -65,7 +66,7 @@ static int decide_again(struct manager *manager, uint64_t *bytes, char *message,
 			 manager->budget.term[manager->budget.binding].source,
 			 manager->budget.term[manager->budget.binding].advice);
 	/* Who asks for more never gets less than there is, whatever others took meanwhile. */
-	if (manager->budget.bytes < *bytes && *bytes > now_bytes && manager->budget.bytes < now_bytes)
+	if (now_bytes < *bytes && manager->budget.bytes < now_bytes)
 		*bytes = now_bytes;
 	else
 		*bytes = manager->budget.bytes;

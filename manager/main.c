@@ -62,7 +62,7 @@ static struct serve_setup setup_from(const struct settings *settings, const char
 	return (struct serve_setup){
 		.budget_bytes = budget_bytes,
 		.first_backing = first_backing(settings),
-		.numa_node = -1,
+		.numa_node = settings->numa,
 		.policy = settings->policy,
 		.clients_max = settings->clients_max,
 		.verify_loads = settings->verify == SETTINGS_VERIFY_LOAD,
@@ -123,9 +123,11 @@ static int check_policy(const struct settings *settings, char *message)
 	for (unsigned i = 0; policy_name_at(i) != NULL; i++) {
 		if (strcmp(policy_name_at(i), settings->policy) == 0)
 			return 0;
-		(void)snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", policy_name_at(i));
+		(void)snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "",
+			       policy_name_at(i));
 	}
-	(void)snprintf(message, SERVE_MESSAGE_BYTES, "--policy %.40s: no such policy: known are %s", settings->policy, known);
+	(void)snprintf(message, SERVE_MESSAGE_BYTES, "--policy %.40s: no such policy: known are %s", settings->policy,
+		       known);
 	return -EINVAL;
 }
 
@@ -146,6 +148,7 @@ static int decide_budget(const struct settings *settings, char *message)
 
 	if (r < 0)
 		return r;
+	budget_read_node("/", settings->numa, &inputs);
 	budget_decide(&inputs, &request, &manager.budget);
 	return 0;
 }
@@ -188,7 +191,7 @@ static int run(const struct settings *settings)
 
 	if (settings->mirror.count + settings->dir.count > 0)
 		return fail("--mirror and --dir are not in this build: serve one directory with --model");
-	if (check_policy(settings, message) < 0) {
+	if (check_policy(settings, message) < 0 || check_numa(settings->numa, message, sizeof message) < 0) {
 		(void)fail(message);
 		return EXIT_USAGE;
 	}

@@ -269,6 +269,7 @@ void pool_get_status(const struct pool *pool, struct pool_status *ret_status)
 		.used_bytes = pool->map.used_bytes,
 		.guaranteed = pool->guaranteed,
 		.segments_made = pool->segments_made,
+		.numa_error = pool->numa_error,
 	};
 
 	for (uint32_t s = 0; s < pool->segments_made; s++) {

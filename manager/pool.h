@@ -48,7 +48,7 @@ struct pool_setup {
 	uint64_t window_bytes;            /* largest slab of any model, a multiple of 4096 */
 	uint64_t slab_bytes_total;        /* all objects together: the pool never needs more */
 	enum cnre_backing first_backing;  /* CNRE_BACKING_1G: try the whole ladder; CNRE_BACKING_4K: plain pages */
-	int numa_node;                    /* -1 */
+	int numa_node;                    /* or CNRE_NUMA_… */
 	struct pool_tenants tenants;
 	struct pool_memory memory;
 	/* One line for the log about each step down the ladder: what was missing and what to do. Called with memory.context. */
@@ -119,6 +119,7 @@ struct pool_status {
 	uint32_t windows, guaranteed;     /* windows: where something new may go, so without segments on their way out */
 	uint32_t segments_made, segments_live;
 	uint64_t bytes_by_backing[CNRE_BACKING_4K + 1];
+	int numa_error;                   /* why memory does not lie where numa_node says; 0: it does, or there is one node */
 };
 void pool_get_status(const struct pool *pool, struct pool_status *ret_status);
 

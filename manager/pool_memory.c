@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/crash.h"
 #include "base/size.h"
+#include "shm/numa.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -158,6 +159,17 @@ static void note_step_down(const struct pool *pool, enum cnre_backing backing, u
 	}
 }
 
+static void note_placement(struct pool *pool, int error)
+{
+	if (error == 0 || pool->numa_error != 0 || cnre_numa_is_single())
+		return;
+	pool->numa_error = error;
+	pool_note(
+		pool,
+		"pool: --numa is not honoured (mbind: %s): memory lies where the manager runs; allow mbind and get_mempolicy, or say --numa local",
+		strerror(-error));
+}
+
 /* One segment by the first kind of page that works; *backing moves down the ladder for good. */
 static int add_segment(struct pool *pool, uint64_t missing, enum cnre_backing *backing)
 {
@@ -178,6 +190,7 @@ static int add_segment(struct pool *pool, uint64_t missing, enum cnre_backing *b
 	}
 	if (r < 0)
 		return r;
+	note_placement(pool, memory.numa_error);
 	CNRE_CRASH_POINT("grow-made");
 	r = pool_enter_segment(pool, pool->segments_made, &memory);
 	if (r < 0)

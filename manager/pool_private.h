@@ -25,6 +25,7 @@ struct pool {
 	uint64_t segment_bytes;       /* a full segment; a multiple of the window */
 	uint64_t backed_bytes;
 	uint32_t guaranteed;
+	int numa_error;               /* first refusal of a policy, where that matters; noted once */
 	uint32_t segments_made;
 	struct pool_segment *segment; /* [CNRE_SEGMENTS_MAX] */
 };

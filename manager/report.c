@@ -12,6 +12,7 @@
 #include "manager/session.h"
 #include "manager/settings.h"
 #include "manager/stall.h"
+#include "shm/numa.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -82,6 +83,19 @@ static json_t *report_budget(const struct manager *manager)
 			 terms);
 }
 
+static json_t *report_numa(const struct manager *manager, int error)
+{
+	int numa_node = manager->settings->numa;
+	char shown[24];
+
+	if (error != 0)
+		return json_string("refused");
+	(void)snprintf(shown, sizeof shown, "node %d", numa_node);
+	return json_string(numa_node == CNRE_NUMA_INTERLEAVE ? "interleave"
+			   : numa_node == CNRE_NUMA_DEFAULT  ? "local"
+							     : shown);
+}
+
 static json_t *report_pool(const struct manager *manager)
 {
 	struct pool_status status;
@@ -91,12 +105,13 @@ static json_t *report_pool(const struct manager *manager)
 	for (int i = CNRE_BACKING_1G; i <= CNRE_BACKING_4K; i++)
 		(void)json_object_set_new(backing, cnre_backing_name((enum cnre_backing)i),
 					  number(status.bytes_by_backing[i]));
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "budget_bytes",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "budget_bytes",
 			 (json_int_t)status.budget_bytes, "backed_bytes", (json_int_t)status.backed_bytes, "used_bytes",
 			 (json_int_t)status.used_bytes, "windows", (json_int_t)status.windows, "guaranteed",
 			 (json_int_t)status.guaranteed, "reserved_slabs", (json_int_t)manager->sessions->reserved_slabs,
 			 "loads_max", (json_int_t)manager->loads_max, "window_bytes", (json_int_t)manager->window_bytes,
-			 "quarantined", (json_int_t)fence_quarantined(manager), "backing", backing);
+			 "quarantined", (json_int_t)fence_quarantined(manager), "backing", backing, "numa",
+			 report_numa(manager, status.numa_error));
 }
 
 static json_t *report_loader(const struct manager *manager)
@@ -109,10 +124,9 @@ static json_t *report_loader(const struct manager *manager)
 			 status.registered_buffers, "registered_files", status.registered_files, "files_direct",
 			 (json_int_t)status.files_direct, "files_buffered", (json_int_t)status.files_buffered,
 			 "in_flight", (json_int_t)loader_in_flight(manager->loader), "timed_out",
-			 (json_int_t)residency_stalls(manager)->reads, "queued",
-			 (json_int_t)residency_queued(manager), "chunk_bytes", (json_int_t)status.chunk_bytes,
-			 "chunk_depth", (json_int_t)status.chunk_depth, "reads_in_flight_max",
-			 (json_int_t)status.reads_in_flight_max);
+			 (json_int_t)residency_stalls(manager)->reads, "queued", (json_int_t)residency_queued(manager),
+			 "chunk_bytes", (json_int_t)status.chunk_bytes, "chunk_depth", (json_int_t)status.chunk_depth,
+			 "reads_in_flight_max", (json_int_t)status.reads_in_flight_max);
 }
 
 static json_t *report_settings(const struct manager *manager)
@@ -144,8 +158,9 @@ static void add_stalls(json_t *list, const struct stalls *stalls)
 			       stall->path, (double)(cnre_clock_now_ns() - stall->since_ns) / 1e9, stall->reads);
 		(void)json_array_append_new(
 			list,
-			json_pack("{s:o, s:s}", "what", text(what), "do",
-				  "check the drive, its cable or its network; reads begin again by themselves when it answers"));
+			json_pack(
+				"{s:o, s:s}", "what", text(what), "do",
+				"check the drive, its cable or its network; reads begin again by themselves when it answers"));
 	}
 }
 
@@ -171,6 +186,9 @@ static json_t *report_degraded(const struct manager *manager)
 				     : "put them on a file system with O_DIRECT, such as ext4 or xfs");
 	if (pool.bytes_by_backing[CNRE_BACKING_4K] > 0 && pool.bytes_by_backing[CNRE_BACKING_4K] == pool.backed_bytes)
 		add_degraded(list, "the pool lies on 4 KiB pages", "reserve huge pages: sysctl vm.nr_hugepages");
+	if (pool.numa_error != 0)
+		add_degraded(list, "the pool does not lie on NUMA nodes as --numa says: mbind is refused",
+			     "allow the system calls mbind and get_mempolicy, or set --numa local");
 	/* Less than a slab is always left over. */
 	if (pool.backed_bytes + manager->window_bytes <= pool.budget_bytes &&
 	    pool.backed_bytes < manager->slab_bytes_total)
@@ -186,8 +204,8 @@ static json_t *report_degraded(const struct manager *manager)
 
 json_t *report_status(struct manager *manager)
 {
-	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pid", (int)getpid(),
-			 "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
+	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
+			 (int)getpid(), "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
 			 (json_int_t)manager->state->epoch, "socket", text(listener_path(manager)), "version",
 			 CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
 			 "clients", (json_int_t)manager->sessions->active_count, "models", report_models(manager),

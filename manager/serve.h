@@ -15,7 +15,7 @@
 struct serve_setup {
 	uint64_t budget_bytes;            /* what budget.c came to */
 	enum cnre_backing first_backing;
-	int numa_node;                    /* -1 */
+	int numa_node;                    /* or CNRE_NUMA_… */
 	const char *policy;
 	uint32_t clients_max;
 	struct loader_setup loader;

@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "base/size.h"
 #include "shm/layout.h"
+#include "shm/numa.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum kind { SIZE, DURATION, COUNT, OCTAL, CHOICE, FLAG, TEXT, LIST, LATER };
+enum kind { SIZE, DURATION, COUNT, OCTAL, CHOICE, FLAG, TEXT, NODE, LIST, LATER };
 
 struct setting {
 	const char *name;
@@ -183,6 +184,21 @@ static int parse_choice(const char *choices, uint32_t first, const char *text, u
 	return -EINVAL;
 }
 
+static int parse_node(const char *text, int32_t *ret_node)
+{
+	uint32_t node;
+
+	if (strcmp(text, "interleave") == 0)
+		*ret_node = CNRE_NUMA_INTERLEAVE;
+	else if (strcmp(text, "local") == 0)
+		*ret_node = CNRE_NUMA_DEFAULT;
+	else if (parse_number(text, 10, 0, CNRE_NUMA_NODES_MAX - 1, &node) == 0)
+		*ret_node = (int32_t)node;
+	else
+		return -EINVAL;
+	return 0;
+}
+
 static int store_size(const struct setting *setting, const char *text, uint64_t *field, char *why, size_t why_bytes)
 {
 	uint64_t bytes;
@@ -230,6 +246,11 @@ static int store(struct settings *settings, const struct setting *setting, char 
 	case TEXT:
 		*(const char **)field = text;
 		return 0;
+	case NODE:
+		return parse_node(text, field) == 0
+			       ? 0
+			       : cnre_message(why, why_bytes, -EINVAL,
+					      "\"%.64s\" is not interleave, local or the number of a node", text);
 	case LIST:
 	case LATER:
 		break;
@@ -670,6 +691,8 @@ static const char *argument_of(const struct setting *setting)
 		return setting->choices;
 	case TEXT:
 		return strcmp(setting->name, "socket") == 0 || strcmp(setting->name, "config") == 0 ? "PATH" : "NAME";
+	case NODE:
+		return "interleave|local|NODE";
 	case LIST:
 		return "DIR";
 	case FLAG:

@@ -48,6 +48,7 @@ struct settings {
 	const char *config;               /* NULL: none */
 	uint64_t idle_exit_ns;            /* 0: never */
 	uint32_t hugepages, io, direct, verify; /* enum settings_… */
+	int32_t numa;                     /* a node, or CNRE_NUMA_… */
 	const char *digests;              /* NULL: in memory only */
 	uint64_t scrub_ns;                /* 0: off */
 	uint32_t reads_in_flight;         /* per drive; 0: measured */

@@ -2,7 +2,7 @@
 /*
  * The settings, one a line; included by settings.c only. SETTING(name, kind, field, environment, default, low, high,
  * choices, sentence). Kinds and the type of their field: SIZE, DURATION uint64_t; COUNT, OCTAL, CHOICE, FLAG uint32_t;
- * TEXT const char *; LIST struct settings_list; LATER none. The default is text that the same parser reads; where it
+ * TEXT const char *; NODE int32_t; LIST struct settings_list; LATER none. The default is text that the same parser reads; where it
  * starts with '(' it is words for people and the field stays 0. low and high bound a COUNT; low is the least SIZE, and
  * the first value of a CHOICE.
  */
@@ -16,6 +16,7 @@ SETTING("socket-mode", OCTAL, socket_mode, NULL, "0660", 0, 0777, NULL, "Permiss
 SETTING("socket-group", TEXT, socket_group, NULL, "(unchanged)", 0, 0, NULL, "Group of the control socket: who may connect.")
 SETTING("policy", TEXT, policy, "CNRE_POLICY", "lru", 0, 0, NULL, "Residency policy by name.")
 SETTING("hugepages", CHOICE, hugepages, NULL, "auto", 0, 0, "auto|1G|2M|thp|4k", "Largest kind of page to try for the pool.")
+SETTING("numa", NODE, numa, NULL, "interleave", 0, 0, NULL, "Where the pool lies on a machine with NUMA nodes: in turn on all, where the manager runs, or on one.")
 SETTING("io", CHOICE, io, NULL, "auto", 0, 0, "auto|uring|pool", "How drives are read: io_uring, or threads where that is forbidden.")
 SETTING("direct", CHOICE, direct, NULL, "auto", 0, 0, "auto|no", "Whether reads go past the page cache.")
 SETTING("verify", CHOICE, verify, NULL, "no", 0, 0, "no|load", "Whether every load is hashed and compared with what was read before.")

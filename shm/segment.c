@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making, passing and mapping memory segments; see segment.h. Links no libnuma: the library inside every engine uses
- * this file too, so binding is the plain system call. Decides nothing about which backing to try next: that is the pool's.
+ * Making, passing and mapping memory segments; see segment.h. Decides nothing about which backing to try next: that is
+ * the pool's.
  */
 #include "shm/segment.h"
 
@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <linux/memfd.h>
-#include <linux/mempolicy.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +31,7 @@
 #define HUGE_2M (2ull << 20)
 #define HUGE_1G (1ull << 30)
 #define SEGMENT_BYTES_LIMIT (1ull << 40) /* no segment of any kind comes near; keeps every sum below it exact */
-#define NUMA_NODES_MAX 1024u
-#define POPULATE_TRIES_MAX 1000u /* interrupted or briefly refused by the kernel */
+#define POPULATE_TRIES_MAX 1000u         /* interrupted or briefly refused by the kernel */
 
 const char *cnre_backing_name(enum cnre_backing backing)
 {
@@ -157,20 +155,14 @@ static int map_whole(int fd, uint64_t bytes, int protection, uint64_t alignment,
 	return 0;
 }
 
-static int bind_to_node(void *base, uint64_t bytes, int numa_node)
+static int place(struct cnre_segment *segment, int numa_node)
 {
-	unsigned long mask[NUMA_NODES_MAX / (8 * sizeof(unsigned long))] = {0};
+	int r = cnre_numa_place(segment->base, segment->bytes, numa_node);
 
-	if (numa_node < 0)
-		return 0;
-	if ((unsigned)numa_node >= NUMA_NODES_MAX)
-		return -EINVAL;
-	mask[(unsigned)numa_node / (8 * sizeof mask[0])] = 1ul << ((unsigned)numa_node % (8 * sizeof mask[0]));
-	if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask, (unsigned long)NUMA_NODES_MAX, 0ul) == 0)
-		return 0;
-	if (errno == ENOSYS && numa_node == 0) /* a kernel without NUMA has node 0 only */
-		return 0;
-	return -errno;
+	if (r != -EPERM && r != -EACCES && r != -ENOSYS)
+		return r;
+	segment->numa_error = r; /* containers refuse it as a rule; memory in the wrong place is still memory */
+	return 0;
 }
 
 /*
@@ -207,6 +199,18 @@ static int touch(int fd, void *base, uint64_t bytes, uint64_t page_bytes)
 }
 
 /*
+ * The page of the index'th huge page to touch, so that the kernel makes it on its turn's node: it collapses onto the node
+ * of what it finds, and interleaves shared memory by the page's number in the file. With always the first page, and a
+ * number of nodes that divides 512, all would lie on one node.
+ */
+static uint64_t page_to_touch(uint64_t index, unsigned nodes)
+{
+	uint64_t first = index * (HUGE_2M / CNRE_PAGE_BYTES);
+
+	return (index % nodes + nodes - first % nodes) % nodes;
+}
+
+/*
  * Huge pages for shared memory although the system's switch says never: one page of each 2 MiB is touched, then the kernel
  * is asked to make it whole at once (MADV_COLLAPSE, Linux 6.1). It needs no privilege, and costs less than touching 512
  * small pages. Whatever the reason, a refusal means: not this kind of page.
@@ -214,12 +218,18 @@ static int touch(int fd, void *base, uint64_t bytes, uint64_t page_bytes)
 static int collapse(unsigned char *base, uint64_t segment_bytes)
 {
 	uint64_t bytes = cnre_size_align_down(segment_bytes, HUGE_2M);
+	struct cnre_numa_nodes known;
+	int count = cnre_numa_get_nodes(&known);
+	unsigned nodes = count > 0 && (unsigned)count <= HUGE_2M / CNRE_PAGE_BYTES ? (unsigned)count : 1;
 
 	if (bytes == 0)
 		return -ENOSPC;
-	for (uint64_t off = 0; off < bytes; off += HUGE_2M)
-		if (madvise(base + off, CNRE_PAGE_BYTES, MADV_POPULATE_WRITE) < 0)
+	for (uint64_t i = 0; i < bytes / HUGE_2M; i++) {
+		unsigned char *page = base + i * HUGE_2M + page_to_touch(i, nodes) * CNRE_PAGE_BYTES;
+
+		if (madvise(page, CNRE_PAGE_BYTES, MADV_POPULATE_WRITE) < 0)
 			return errno == EINVAL ? -ENOSPC : -errno;
+	}
 	return madvise(base, bytes, MADV_COLLAPSE) < 0 ? -ENOSPC : 0;
 }
 
@@ -260,7 +270,7 @@ static int build(struct cnre_segment *segment, int numa_node, unsigned flags)
 		      segment->backing == CNRE_BACKING_THP ? HUGE_2M : CNRE_PAGE_BYTES, &segment->base);
 	if (r < 0)
 		return r;
-	r = bind_to_node(segment->base, segment->bytes, numa_node);
+	r = place(segment, numa_node);
 	if (r == 0)
 		r = advise(segment, flags);
 	if (r == 0 && segment->backing == CNRE_BACKING_THP && !thp_is_allowed())

@@ -10,6 +10,7 @@
 #define CNRE_SHM_SEGMENT_H
 
 #include "shm/layout.h"
+#include "shm/numa.h"
 
 enum cnre_backing {
 	CNRE_BACKING_1G = 1, /* hugetlb 1 GiB */
@@ -25,6 +26,7 @@ struct cnre_segment {
 	void *base;                   /* this process's mapping; NULL: none */
 	uint64_t bytes;
 	enum cnre_backing backing;
+	int numa_error;               /* of creation: 0, or why the kernel refused to place it (-EPERM, -EACCES, -ENOSYS) */
 };
 
 enum {
@@ -36,7 +38,8 @@ enum {
  * cnre_segment_create - make, size, map, touch and seal a segment
  *
  * @backing    exactly this kind of page; the caller steps down the ladder on -ENOMEM / -ENOSPC
- * @numa_node  bind before the first touch; -1: no binding
+ * @numa_node  the node of its memory, or CNRE_NUMA_INTERLEAVE or CNRE_NUMA_DEFAULT; before the first touch. Where a
+ *             filter or the kernel refuses the call itself, the memory is made all the same and numa_error says so.
  *
  * Sizes are rounded up to the page size of the backing. The mapping is writable and MADV_DONTFORK.
  * Returns:  0, or -ENOMEM / -ENOSPC (not enough pages of this kind, a cgroup limit, or the kernel gives none of this

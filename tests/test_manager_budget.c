@@ -319,6 +319,36 @@ Test(manager_budget, hugetlb_limits_of_all_ancestors_bound_the_huge_pages)
 	cr_expect_eq(budget.huge_usable_bytes[BUDGET_HUGE_1G], 2 * GIB);
 }
 
+/* ---- H3: a pool bound to one node ---- */
+
+static uint64_t decide_on_node(int number, const struct budget_request *request)
+{
+	char message[256] = "";
+
+	cr_assert_eq(budget_read_inputs(root, &inputs, message, sizeof message), 0, "%s", message);
+	budget_read_node(root, number, &inputs);
+	budget_decide(&inputs, request, &budget);
+	return budget.bytes;
+}
+
+Test(manager_budget, one_node_bounds_a_pool_that_may_lie_nowhere_else)
+{
+	const struct budget_request *request = &(struct budget_request){
+		.configured_bytes = 80 * GIB, .needed_bytes = 90 * GIB, .may_use_huge = {1, 1}};
+
+	put_memory(100 * GIB, 90 * GIB);
+	put_huge(10240, 0, 0); /* 20 GiB, a quarter of them there */
+	put("/sys/devices/system/node/node1/meminfo",
+	    "Node 1 MemTotal: %llu kB\nNode 1 MemFree: %llu kB\nNode 1 Inactive: 99 kB\nNode 1 Inactive(file): %llu kB\n",
+	    40 * GIB / 1024, 10 * GIB / 1024, 2 * GIB / 1024);
+	put("/sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages", "2560\n");
+	cr_expect_eq(decide_on_node(1, request), 12 * GIB - 2 * GIB + 5 * GIB);
+	cr_expect_not_null(strstr(budget.term[budget.binding].source, "node 1"));
+	cr_expect_eq(budget.huge_usable_bytes[BUDGET_HUGE_2M], 5 * GIB);
+	cr_expect_eq(decide_on_node(-2, request), 80 * GIB, "interleaved");
+	cr_expect_eq(decide_on_node(7, request), 80 * GIB, "a node of which nothing is known");
+}
+
 /* ---- a pool that exists already ---- */
 
 Test(manager_budget, what_the_pool_holds_itself_is_not_taken_from_it_again)

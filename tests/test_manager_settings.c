@@ -2,6 +2,7 @@
 #include "manager/settings.h"
 
 #include "base/log.h"
+#include "shm/numa.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -64,6 +65,7 @@ Test(manager_settings, defaults_are_what_the_table_says)
 	cr_expect_eq(settings->idle_exit_ns, 0);
 	cr_expect_eq(settings->log_level, CNRE_LOG_INFO);
 	cr_expect_eq(settings->hugepages, SETTINGS_HUGEPAGES_AUTO);
+	cr_expect_eq(settings->numa, CNRE_NUMA_INTERLEAVE);
 	cr_expect_eq(settings->verify, SETTINGS_VERIFY_NO);
 	cr_expect_null(settings->digests);
 	cr_expect_eq(settings->scrub_ns, 0);
@@ -77,7 +79,8 @@ Test(manager_settings, every_option_arrives_in_its_field)
 			  "/d", "--socket", "/run/s", "--socket-mode", "0600", "--socket-group=cnre", "--policy", "lfu",
 			  "--check", "--idle-exit", "5m", "--private-bytes", "8G", "--hugepages", "2M", "--io", "pool",
 			  "--direct", "no", "--reads-in-flight", "12", "--clients-max", "7", "--log-level", "debug",
-			  "--verify", "load", "--digests", "/var/digests", "--scrub", "30s", "--read-timeout", "2s"),
+			  "--verify", "load", "--digests", "/var/digests", "--scrub", "30s", "--read-timeout", "2s",
+			  "--numa", "1"),
 		     0, "%s", message);
 	cr_expect_eq(settings->model.count, 2);
 	cr_expect_str_eq(settings->model.item[1], "/n");
@@ -92,6 +95,7 @@ Test(manager_settings, every_option_arrives_in_its_field)
 	cr_expect_eq(settings->idle_exit_ns, 300 * 1000000000ull);
 	cr_expect_eq(settings->private_bytes, 8ull << 30);
 	cr_expect_eq(settings->hugepages, SETTINGS_HUGEPAGES_2M);
+	cr_expect_eq(settings->numa, 1);
 	cr_expect_eq(settings->io, SETTINGS_IO_POOL);
 	cr_expect_eq(settings->direct, SETTINGS_DIRECT_NO);
 	cr_expect_eq(settings->reads_in_flight, 12);
@@ -101,6 +105,16 @@ Test(manager_settings, every_option_arrives_in_its_field)
 	cr_expect_str_eq(settings->digests, "/var/digests");
 	cr_expect_eq(settings->scrub_ns, 30 * 1000000000ull);
 	cr_expect_eq(settings->read_timeout_ns, 2 * 1000000000ull);
+}
+
+Test(manager_settings, numa_is_one_of_two_words_or_a_node)
+{
+	cr_assert_eq(OPEN("--model", "/m", "--numa", "local"), 0, "%s", message);
+	cr_expect_eq(settings->numa, CNRE_NUMA_DEFAULT);
+	cr_assert_eq(OPEN("--model", "/m", "--numa=interleave"), 0, "%s", message);
+	cr_expect_eq(settings->numa, CNRE_NUMA_INTERLEAVE);
+	cr_assert_eq(OPEN("--model", "/m", "--numa", "0"), 0, "%s", message);
+	cr_expect_eq(settings->numa, 0);
 }
 
 struct refusal {
@@ -123,6 +137,9 @@ Test(manager_settings, what_cannot_be_honoured_is_refused_by_one_line_that_names
 		{{"--ram", "99999999999T"}, "is not a size"},
 		{{"--socket-mode", "999"}, "--socket-mode: \"999\" is not an octal mode"},
 		{{"--hugepages", "3M"}, "is not one of auto|1G|2M|thp|4k"},
+		{{"--numa", "all"}, "--numa: \"all\" is not interleave, local or the number of a node"},
+		{{"--numa", "-2"}, "is not interleave, local or the number of a node"},
+		{{"--numa", "1024"}, "is not interleave, local or the number of a node"},
 		{{"--clients-max", "0"}, "is not a number from 1 to"},
 		{{"--clients-max", "-1"}, "is not a number"},
 		{{"--idle-exit", "soon"}, "is not a duration"},
@@ -132,7 +149,8 @@ Test(manager_settings, what_cannot_be_honoured_is_refused_by_one_line_that_names
 		{{"--kv-ram", "8G"}, "--kv-ram: not in this build"},
 		{{"--kv-dir=/x"}, "--kv-dir: not in this build"},
 		{{"--vram", "40G"}, "--vram: not in this build"},
-		{{"--config", "/nonexistent/cnre.conf"}, "--config /nonexistent/cnre.conf: No such file or directory; name a file"},
+		{{"--config", "/nonexistent/cnre.conf"},
+		 "--config /nonexistent/cnre.conf: No such file or directory; name a file"},
 		{{"--config", "/tmp"}, "--config /tmp: Is a directory; name a file"},
 	};
 

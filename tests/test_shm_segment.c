@@ -7,13 +7,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/filter.h>
+#include <linux/mempolicy.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 TestSuite(shm_segment, .timeout = 60);
@@ -88,12 +93,130 @@ Test(shm_segment, failure_leaves_no_descriptor_behind)
 	(void)close(after);
 }
 
+/* ---- NUMA: H3. What lies where with two nodes is tests/system/numa.sh's, in a guest that has them. ---- */
+
+/* The policy of a segment made so, in a child whose own policy is another one; 99: none could be set. */
+static int policy_of(int numa_node, int own_mode)
+{
+	unsigned long own_nodes = 1;
+	struct cnre_segment segment;
+	int mode = -1;
+
+	if (syscall(SYS_set_mempolicy, own_mode, &own_nodes, 64ul) < 0)
+		return 99;
+	if (cnre_segment_create(&segment, "test", MIB, CNRE_BACKING_4K, numa_node, 0) != 0 || segment.numa_error != 0)
+		return 98;
+	if (syscall(SYS_get_mempolicy, &mode, NULL, 0ul, segment.base, (unsigned long)MPOL_F_ADDR) < 0)
+		return 97;
+	return mode;
+}
+
+static int interleaved_under_bind(void *none)
+{
+	(void)none;
+	return policy_of(CNRE_NUMA_INTERLEAVE, MPOL_BIND);
+}
+
+static int interleaved_under_preferred(void *none)
+{
+	(void)none;
+	return policy_of(CNRE_NUMA_INTERLEAVE, MPOL_PREFERRED);
+}
+
+static int bound_under_interleave(void *none)
+{
+	(void)none;
+	return policy_of(0, MPOL_INTERLEAVE);
+}
+
+static int unplaced_under_bind(void *none)
+{
+	(void)none;
+	return policy_of(CNRE_NUMA_DEFAULT, MPOL_BIND);
+}
+
+Test(shm_segment, policy_of_the_process_does_not_reach_memory_with_a_policy_of_its_own)
+{
+	int first = child_run(interleaved_under_bind, NULL);
+
+	if (first == 99 || first == 98)
+		cr_skip("no NUMA policies here");
+	cr_expect_eq(first, MPOL_INTERLEAVE);
+	cr_expect_eq(child_run(interleaved_under_preferred, NULL), MPOL_INTERLEAVE);
+	cr_expect_eq(child_run(bound_under_interleave, NULL), MPOL_BIND);
+	cr_expect_eq(child_run(unplaced_under_bind, NULL), MPOL_DEFAULT, "asked for none: it has none");
+}
+
 Test(shm_segment, binding_to_node_0_works_everywhere)
 {
 	struct cnre_segment segment = {.fd = -1};
 
 	cr_assert_eq(cnre_segment_create(&segment, "test", MIB, CNRE_BACKING_4K, 0, 0), 0);
 	cnre_segment_close(&segment);
+}
+
+Test(shm_segment, binding_to_a_node_that_does_not_exist_is_einval)
+{
+	struct cnre_segment segment = {.fd = -1};
+
+	if (access("/sys/devices/system/node/node1000", F_OK) == 0 ||
+	    access("/sys/devices/system/node/node0", F_OK) != 0)
+		cr_skip("no NUMA here, or a thousand nodes");
+	cr_expect_eq(cnre_segment_create(&segment, "test", MIB, CNRE_BACKING_4K, 1000, 0), -EINVAL);
+	cr_expect_eq(segment.fd, -1);
+}
+
+static int refuse_call(uint32_t number, uint32_t error)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof code / sizeof code[0], code};
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0;
+}
+
+struct refusal {
+	uint32_t call;
+	int error;
+};
+
+/* With the call refused, memory is made under each policy, is there, and says what happened. */
+static int make_with_call_refused(void *argument)
+{
+	static const int policies[] = {CNRE_NUMA_INTERLEAVE, 0, CNRE_NUMA_DEFAULT};
+	const struct refusal *refusal = argument;
+
+	if (refuse_call(refusal->call, (uint32_t)refusal->error))
+		return 99;
+	for (int i = 0; i < 3; i++) {
+		int is_asked = policies[i] == CNRE_NUMA_INTERLEAVE || (policies[i] == 0 && refusal->call == SYS_mbind);
+		struct cnre_segment segment;
+
+		if (cnre_segment_create(&segment, "test", MIB, CNRE_BACKING_4K, policies[i], 0) != 0)
+			return 10 + i;
+		if (segment.numa_error != (is_asked ? -refusal->error : 0))
+			return 20 + i;
+		((unsigned char *)segment.base)[MIB - 1] = 1;
+		cnre_segment_close(&segment);
+	}
+	return 0;
+}
+
+Test(shm_segment, placement_that_a_filter_refuses_is_noted_and_memory_is_made)
+{
+	static const struct refusal refusals[] = {{SYS_mbind, EPERM}, {SYS_mbind, EACCES}, {SYS_get_mempolicy, EPERM}};
+
+	for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+		int r = child_run(make_with_call_refused, (void *)&refusals[i]);
+
+		if (r == 99)
+			cr_skip("no seccomp filters here");
+		cr_expect_eq(r, 0, "case %zu: %d", i, r);
+	}
 }
 
 /* F9: nothing that could be left in /dev/shm, nothing that an exec of a child inherits. */
