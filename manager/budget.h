@@ -94,6 +94,12 @@ struct budget {
 	const char *hugetlb_note;         /* whether memory limits of the kernel bound the pool, in words */
 };
 
+/*
+ * The directory of our own group below root, where memory is controlled: "/sys/fs/cgroup/a.slice". Returns the version of
+ * its hierarchy, 1 or 2, or -ENOENT, -ENOMEM, -E2BIG (the path is longer than that).
+ */
+int budget_memory_group(const char *root, char *ret_directory, size_t directory_bytes);
+
 void budget_decide(const struct budget_inputs *inputs, const struct budget_request *request, struct budget *ret_budget);
 
 #endif

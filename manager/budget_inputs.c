@@ -461,3 +461,21 @@ out:
 	free(reader);
 	return r;
 }
+
+int budget_memory_group(const char *root, char *ret_directory, size_t directory_bytes)
+{
+	struct reader *reader = calloc(1, sizeof *reader);
+	struct hierarchy memory;
+	int length, r;
+
+	if (reader == NULL)
+		return -ENOMEM;
+	reader->root = root;
+	find_hierarchy(reader, "memory", &memory);
+	r = reader->too_many ? -E2BIG : memory.version == 0 ? -ENOENT : memory.version;
+	free(reader);
+	if (r < 0)
+		return r;
+	length = snprintf(ret_directory, directory_bytes, "%s%s", memory.top, memory.group);
+	return length < 0 || (size_t)length >= directory_bytes ? -E2BIG : r;
+}

@@ -120,6 +120,7 @@ static void answer_set_ram(struct manager *manager, const char *value, struct an
 		return;
 	}
 	measure_budget_changed(manager);
+	pressure_budget_changed(manager);
 	cnre_log(CNRE_LOG_NOTICE, "set ram: the budget is now %llu bytes%s", (unsigned long long)bytes,
 		 r > 0 ? ", some of it still leased" : "");
 	answer->json = json_pack("{s:I, s:I, s:b}", "budget_bytes", (json_int_t)bytes, "resident_bytes",

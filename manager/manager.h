@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manager's parts and where they meet. Everything here belongs to the core thread: no locks. Only manager/worker.c
- * and manager/bell.c have other threads, and those touch nothing of this.
+ * The manager's parts and where they meet. Everything here belongs to the core thread: no locks. Only worker.c,
+ * bell_thread.c, loader_pool.c and pressure_watch.c have other threads, and those touch nothing of this.
  */
 #ifndef CNRE_MANAGER_MANAGER_H
 #define CNRE_MANAGER_MANAGER_H
 
 #include "manager/budget.h"
 #include "manager/measure.h"
+#include "manager/pressure.h"
 #include "manager/watchdog.h"
 #include "model/catalog.h"
 #include "shm/counters.h"
@@ -73,6 +74,7 @@ struct manager {
 	int is_adopting;                  /* what is told about now is stored already */
 	uint32_t clients_max;
 	struct measure measure;
+	struct pressure pressure;
 	struct watchdog watchdog;
 	int64_t started_ns;
 	int stopping;                     /* a signal or the idle exit asked for the end */

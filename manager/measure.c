@@ -114,7 +114,7 @@ static void end_episode(struct manager *manager)
 
 	measure->overshooting = 0;
 	measure->held_to_bytes = UINT64_MAX;
-	residency_hold_to(manager, UINT64_MAX);
+	residency_hold_to(manager, RESIDENCY_HOLD_MEASURE, UINT64_MAX);
 	cnre_log(CNRE_LOG_NOTICE, "memory: the pool takes what was planned again: the whole budget is used");
 }
 
@@ -155,7 +155,7 @@ static void judge(struct manager *manager, uint64_t planned_bytes)
 	measure->held_to_bytes = fit_bytes;
 	if (!measure->overshooting)
 		begin_episode(manager, planned_bytes, budget_bytes);
-	residency_hold_to(manager, fit_bytes);
+	residency_hold_to(manager, RESIDENCY_HOLD_MEASURE, fit_bytes);
 }
 
 /* ---- when ---- */

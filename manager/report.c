@@ -8,6 +8,7 @@
 #include "manager/listener.h"
 #include "manager/loader.h"
 #include "manager/pool.h"
+#include "manager/pressure.h"
 #include "manager/residency.h"
 #include "manager/session.h"
 #include "manager/settings.h"
@@ -164,6 +165,30 @@ static void add_stalls(json_t *list, const struct stalls *stalls)
 	}
 }
 
+static void add_pressure(json_t *list, const struct pressure *pressure)
+{
+	char what[160];
+
+	if (pressure->steps == 0)
+		return;
+	(void)snprintf(what, sizeof what, "%s: experts are held within %u/%u of the budget",
+		       pressure->after_oom ? "the kernel killed for memory in this control group"
+					   : "processes wait for memory",
+		       PRESSURE_PARTS - pressure->steps, PRESSURE_PARTS);
+	add_degraded(
+		list, what,
+		"it comes back by itself when nobody waits for 60 s; if this returns, set a lower budget: cnrectl set ram SIZE");
+}
+
+/* Not watching is no fault, so it is not among what is degraded. */
+static json_t *report_pressure(const struct manager *manager)
+{
+	const char *reason, *path = pressure_watched(&reason);
+
+	return json_pack("{s:o, s:s, s:I}", "watch", path[0] == '\0' ? json_null() : text(path), "reason", reason,
+			 "steps", (json_int_t)manager->pressure.steps);
+}
+
 /* What works, but not as well as it could, and what to do about it. */
 static json_t *report_degraded(const struct manager *manager)
 {
@@ -199,19 +224,20 @@ static json_t *report_degraded(const struct manager *manager)
 			list,
 			"the kernel counts more memory for the pool than its budget: experts are held within less",
 			"compare measured_bytes, pool_bytes and budget_bytes of cnrectl stats; set a lower budget: cnrectl set ram SIZE");
+	add_pressure(list, &manager->pressure);
 	return list;
 }
 
 json_t *report_status(struct manager *manager)
 {
-	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
+	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
 			 (int)getpid(), "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
 			 (json_int_t)manager->state->epoch, "socket", text(listener_path(manager)), "version",
 			 CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
 			 "clients", (json_int_t)manager->sessions->active_count, "models", report_models(manager),
 			 "budget", report_budget(manager), "pool", report_pool(manager), "loader",
 			 report_loader(manager), "settings", report_settings(manager), "degraded",
-			 report_degraded(manager));
+			 report_degraded(manager), "pressure", report_pressure(manager));
 }
 
 /* Adds up what clients say and brings the counters of accesses up to date; they are derived, so nobody keeps them. */

@@ -36,10 +36,10 @@ struct load {
 	uint64_t place;
 	uint32_t owner;
 	int is_prefetch, is_hashed;
-	int is_reading;           /* with the loader, whose slab it is until `done` */
-	int is_late;              /* it failed by time-out, and its read is still out */
-	uint32_t drive;           /* in whose queue it counts */
-	uint32_t late_drive;      /* where is_late: the one that does not answer */
+	int is_reading;      /* with the loader, whose slab it is until `done` */
+	int is_late;         /* it failed by time-out, and its read is still out */
+	uint32_t drive;      /* in whose queue it counts */
+	uint32_t late_drive; /* where is_late: the one that does not answer */
 };
 
 struct residency {
@@ -51,13 +51,14 @@ struct residency {
 	uint32_t loads_active, prefetches_active;
 	uint32_t drive_count, loads_of_drive[LOADER_DRIVES_MAX];
 	struct stalls stalls;
-	uint32_t held_demands;       /* queued for drives that do not answer, at the last look */
-	int64_t *demanded_ns;        /* [owner_count] when it was queued as a demand */
-	int64_t expire_ns;           /* nothing is over its time before then */
-	int64_t awake_since_ns;      /* time in which this process could not run counts against no drive */
-	uint32_t next_slot; /* where the round over clients goes on (R34) */
+	uint32_t held_demands;  /* queued for drives that do not answer, at the last look */
+	int64_t *demanded_ns;   /* [owner_count] when it was queued as a demand */
+	int64_t expire_ns;      /* nothing is over its time before then */
+	int64_t awake_since_ns; /* time in which this process could not run counts against no drive */
+	uint32_t next_slot;     /* where the round over clients goes on (R34) */
 	uint64_t budget_bytes, used_bytes;
-	uint64_t held_to_bytes;      /* below the budget: memory costs more than planned (measure.h) */
+	/* Below the budget: memory costs more than planned (measure.h), or is missed elsewhere (pressure.h). */
+	uint64_t held_to_bytes[RESIDENCY_HOLDS];
 	uint32_t *resident_of_model; /* [model_count] */
 	unsigned char *prefetched;   /* [owner_count] 1: loaded or on its way by prefetch and not yet looked up */
 	int64_t starved_ns;          /* not 0: a demand found no room at that time */
@@ -233,20 +234,36 @@ int residency_is_busy(void *context, uint32_t owner)
 	       is_leased(manager, owner);
 }
 
+static uint64_t held_to_bytes(const struct residency *residency)
+{
+	uint64_t least_bytes = UINT64_MAX;
+
+	for (int who = 0; who < RESIDENCY_HOLDS; who++)
+		if (residency->held_to_bytes[who] < least_bytes)
+			least_bytes = residency->held_to_bytes[who];
+	return least_bytes;
+}
+
+static void end_holds(struct residency *residency)
+{
+	for (int who = 0; who < RESIDENCY_HOLDS; who++)
+		residency->held_to_bytes[who] = UINT64_MAX;
+}
+
 /* What may be resident: the budget, or what it is held to; but what R15 promises to clients can always be resident. */
 static uint64_t target_bytes(const struct manager *manager)
 {
 	const struct residency *residency = manager->residency;
 	struct pool_status status;
-	uint64_t promised_bytes;
+	uint64_t promised_bytes, held_bytes = held_to_bytes(residency);
 
-	if (residency->held_to_bytes >= residency->budget_bytes)
+	if (held_bytes >= residency->budget_bytes)
 		return residency->budget_bytes;
 	pool_get_status(manager->pool, &status);
 	promised_bytes = status.guaranteed * manager->window_bytes;
 	if (promised_bytes >= residency->budget_bytes)
 		return residency->budget_bytes;
-	return residency->held_to_bytes > promised_bytes ? residency->held_to_bytes : promised_bytes;
+	return held_bytes > promised_bytes ? held_bytes : promised_bytes;
 }
 
 /* Evicts the first object in policy order that can go. 0, or -EBUSY: every resident is leased or on its way. */
@@ -630,7 +647,6 @@ void residency_forget_session(struct manager *manager, uint32_t slot)
 	queue_forget_slot(manager->residency->queue, slot);
 }
 
-
 /* A place for one more load, and a slab beside what clients reserve: a smaller budget has fewer (R16). */
 static int may_load(const struct manager *manager)
 {
@@ -887,7 +903,7 @@ int residency_set_budget(struct manager *manager, uint64_t budget_bytes)
 	if (r < 0)
 		return r;
 	residency->budget_bytes = budget_bytes;
-	residency->held_to_bytes = UINT64_MAX;
+	end_holds(residency);
 	residency->trimming = r > 0 || residency->used_bytes > budget_bytes;
 	cnre_counter_set(&manager->counters->budget_bytes, budget_bytes);
 	cnre_counter_set(&manager->page->budget_bytes, budget_bytes);
@@ -895,13 +911,13 @@ int residency_set_budget(struct manager *manager, uint64_t budget_bytes)
 	return residency->trimming;
 }
 
-void residency_hold_to(struct manager *manager, uint64_t bytes)
+void residency_hold_to(struct manager *manager, enum residency_hold who, uint64_t bytes)
 {
 	struct residency *residency = manager->residency;
 	uint64_t target;
 	int r;
 
-	residency->held_to_bytes = bytes;
+	residency->held_to_bytes[who] = bytes;
 	target = target_bytes(manager);
 	(void)shrink_to(manager, target);
 	/* Refused where whole segments cannot go without breaking the guarantee: then their memory stays, and lends less. */
@@ -1124,7 +1140,7 @@ int residency_open(struct manager *manager, const char *name, uint32_t loads_max
 		return r;
 	manager->residency = residency;
 	residency->budget_bytes = budget_bytes;
-	residency->held_to_bytes = UINT64_MAX;
+	end_holds(residency);
 	residency->error_limit.burst = 20;
 	residency->prefetched = calloc(manager->owner_count, 1);
 	residency->resident_of_model = calloc(manager->model_count, sizeof *residency->resident_of_model);

@@ -58,9 +58,11 @@ int residency_set_budget(struct manager *manager, uint64_t budget_bytes);
 
 /*
  * Holds what is resident within less than the budget from now on, within this pass but for leases, and gives back what
- * memory of the pool it can. Never below the guarantee; UINT64_MAX: the whole budget again. A new budget ends it.
+ * memory of the pool it can. The least that anybody asked for counts, but never less than the guarantee; UINT64_MAX: who
+ * asks holds nothing any more. A new budget ends every hold.
  */
-void residency_hold_to(struct manager *manager, uint64_t bytes);
+enum residency_hold { RESIDENCY_HOLD_MEASURE, RESIDENCY_HOLD_PRESSURE, RESIDENCY_HOLDS };
+void residency_hold_to(struct manager *manager, enum residency_hold who, uint64_t bytes);
 
 /* Drives that did not answer in manager->read_timeout_ns (R16); see stall.h. */
 const struct stalls *residency_stalls(const struct manager *manager);

@@ -16,6 +16,7 @@
 #include "manager/measure.h"
 #include "manager/persist.h"
 #include "manager/pool.h"
+#include "manager/pressure.h"
 #include "manager/reservation.h"
 #include "manager/residency.h"
 #include "manager/scrub.h"
@@ -448,8 +449,9 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 	r = open_doors(manager, message);
 	if (r < 0)
 		return r;
-	/* Now that residents are in their places: it may evict, and give segments back, before anybody is served. */
+	/* Now that residents are in their places: either may evict, and give segments back, before anybody is served. */
 	measure_open(manager);
+	pressure_open(manager);
 	return 0;
 }
 
@@ -495,6 +497,7 @@ static int turn(struct manager *manager)
 	loader_flush(manager->loader);
 	listener_tick(manager, cnre_clock_now_ns());
 	measure_tick(manager, cnre_clock_now_ns());
+	pressure_tick(manager, cnre_clock_now_ns());
 	say_alive(manager);
 	return busy;
 }
@@ -505,6 +508,7 @@ static void sleep_until_needed(struct manager *manager)
 
 	deadline_ns = earlier(deadline_ns, scrub_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, measure_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, pressure_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, watchdog_deadline_ns(&manager->watchdog));
 	if (bell_prepare(manager->bell) && !channel_any_pending(manager))
 		loop_wait(manager->loop, manager->loader, deadline_ns);
@@ -571,6 +575,7 @@ void serve_close(struct manager *manager)
 		leave_to_store(manager);
 		return;
 	}
+	pressure_close(manager);
 	guard_close(manager);
 	listener_close(manager);
 	while (manager->sessions != NULL && manager->sessions->active_count > 0)

@@ -286,6 +286,7 @@ struct cnre_state_table {
 	uint32_t serving_epoch;           /* the last incarnation that began reads; LOADING entries are its */
 	struct cnre_state_session session[CNRE_SESSIONS_MAX];
 	struct cnre_state_quarantine quarantine[CNRE_QUARANTINES_MAX];
+	uint64_t oom_kills_plus_one;      /* of the manager's control group when it last looked; 0: it never could */
 };
 
 #endif
