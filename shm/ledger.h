@@ -7,7 +7,7 @@
  *
  * Ordering map:
  *   [L1] [L8] seq_cst add lease (client) <-> [L4] seq_cst scan (manager)
- *   [L2] seq_cst load state (client)     <-> [L3] seq_cst store EVICTING (manager), release READY carries the bytes
+ *   [L2] seq_cst load state (client)     <-> [L3] seq_cst exchange to EVICTING (manager), release READY carries the bytes
  *   [L5] release sub lease (client)       -> [L4] reads of the slab happen before it is reused
  */
 #ifndef CNRE_SHM_LEDGER_H
@@ -80,8 +80,10 @@ static inline int cnre_ledger_sub(_Atomic uint64_t *word)
 /* Manager: publishes EVICTING before it scans. */
 static inline void cnre_ledger_store_evicting(struct cnre_entry *entry, uint32_t word)
 {
+	/* A store would do by C's rules. But qemu's user mode on x86 lets the scan that follows pass aarch64's STLR, and then
+	 * neither side sees the other; an exchange holds there too, and is what x86 makes of the store anyway. */
 	/* [L3] seq_cst, pairs with [L2]: see [L1]. */
-	atomic_store_explicit(&entry->state, word, memory_order_seq_cst);
+	(void)atomic_exchange_explicit(&entry->state, word, memory_order_seq_cst);
 }
 
 /* Manager: one ledger word. Input from a client: leases may be any number. */

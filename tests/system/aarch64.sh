@@ -16,6 +16,9 @@ trap 'rm -rf "$work"' EXIT
 for architecture in armv8-a armv8.1-a; do
 	$compiler -std=c11 -D_GNU_SOURCE -I. -O2 -march=$architecture -pthread -static -o "$work/stress" tests/stress/stress_ring.c \
 		shm/ring.c shm/futex.c shm/access_log.c base/check.c base/crash.c || exit 1
-	result=$(timeout 120 qemu-aarch64 "$work/stress") || exit 1
+	result=$(timeout 120 qemu-aarch64 "$work/stress") || {
+		echo "$architecture: $result"
+		exit 1
+	}
 	echo "$architecture: $result"
 done
