@@ -10,6 +10,9 @@
 #include "manager/pressure_watch.h"
 #include "manager/residency.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -147,8 +150,14 @@ void pressure_open(struct manager *manager)
 	r = pressure_watch_open(&watcher.watch);
 	watcher.manager = manager;
 	watcher.source = (struct loop_source){.fd = watcher.watch.event_fd, .ready = shrink};
-	if (r == 0)
+	if (r == 0) {
 		r = loop_add(manager->loop, &watcher.source, EPOLLIN);
+		if (r < 0) {
+			pressure_watch_close(&watcher.watch); /* or status would name a file that wakes nobody */
+			(void)snprintf(watcher.watch.reason, sizeof watcher.watch.reason, "the loop takes no more: %s",
+				       strerror(-r));
+		}
+	}
 	if (r < 0)
 		cnre_log(CNRE_LOG_INFO, "memory: pressure is not watched: %s", watcher.watch.reason);
 }
