@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "manager/fence.h"
 #include "manager/loader.h"
+#include "manager/peer.h"
 #include "manager/pool.h"
 #include "manager/session.h"
 #include "shm/ledger.h"
@@ -66,15 +67,39 @@ static uint32_t elastic_share(const struct served_model *model, uint32_t free)
 	return share < wanted ? share : wanted;
 }
 
-int reservation_grant(struct manager *manager, const struct served_model *model, uint64_t reserve_bytes,
-		      uint32_t *ret_slabs, char *message, size_t message_bytes)
+static uint32_t reserved_by(const struct session_table *table, uid_t uid)
+{
+	uint32_t slabs = 0;
+
+	for (uint32_t i = 0; i < table->active_count; i++)
+		slabs += table->active[i]->peer.uid == uid ? table->active[i]->reserve_slabs : 0;
+	return slabs;
+}
+
+/* R27: however many clients one user starts, another user's can still attach. In the smallest pools there is only one. */
+static uint32_t free_for(const struct manager *manager, const struct peer *peer, uint32_t free)
+{
+	uint32_t least = reservation_least(manager), mine, most;
+
+	if (peer_may_administer(peer))
+		return free;
+	mine = reserved_by(manager->sessions, peer->uid);
+	most = free + manager->sessions->reserved_slabs; /* of all clients together */
+	most = most > 2 * least ? most - least : least;
+	if (mine >= most)
+		return 0;
+	return free < most - mine ? free : most - mine;
+}
+
+int reservation_grant(struct manager *manager, const struct peer *peer, const struct served_model *model,
+		      uint64_t reserve_bytes, uint32_t *ret_slabs, char *message, size_t message_bytes)
 {
 	struct pool_status status;
 	uint64_t slabs;
 	uint32_t free;
 
 	pool_get_status(manager->pool, &status);
-	free = free_slabs(manager, &status);
+	free = free_for(manager, peer, free_slabs(manager, &status));
 	slabs = reserve_bytes == 0 ? elastic_share(model, free) : (reserve_bytes - 1) / manager->window_bytes + 1;
 	if (slabs > model->catalog->object_count)
 		slabs = model->catalog->object_count; /* more than all there are changes nothing */
@@ -83,10 +108,10 @@ int reservation_grant(struct manager *manager, const struct served_model *model,
 
 		(void)snprintf(
 			message, message_bytes,
-			"no room for a reservation of %llu slabs of %s: the pool has %u, %u are reserved by clients and %u by reads in flight; "
-			"raise --ram or ask for less",
+			"no room for a reservation of %llu slabs of %s: the pool has %u, %u are reserved by clients and %u by reads in flight, "
+			"%u are left for user %u; raise --ram or ask for less",
 			(unsigned long long)slabs, cnre_size_format(manager->window_bytes, window, sizeof window),
-			status.windows, manager->sessions->reserved_slabs, manager->loads_max);
+			status.windows, manager->sessions->reserved_slabs, manager->loads_max, free, peer->uid);
 		return -ENOSPC;
 	}
 	*ret_slabs = (uint32_t)slabs;

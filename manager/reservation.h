@@ -7,16 +7,18 @@
 #define CNRE_MANAGER_RESERVATION_H
 
 #include "manager/manager.h"
+#include "manager/peer.h"
 
 #define RESERVATION_DEFAULT_SLABS 64u     /* asked for, plus top_k, when the client names no number */
 
 /*
- * Grants a reservation: exactly what reserve_bytes asks for, or for 0 a share of what is free. The grant is not yet
- * counted: the session adds it to reserved_slabs.
+ * Grants a reservation: exactly what reserve_bytes asks for, or for 0 a share of what is free. A user who may not
+ * administer leaves the least reservation for somebody else (R27). The grant is not yet counted: the session adds it to
+ * reserved_slabs.
  * Returns:  0, or -ENOSPC; message then says the numbers and what to do.
  */
-int reservation_grant(struct manager *manager, const struct served_model *model, uint64_t reserve_bytes,
-		      uint32_t *ret_slabs, char *message, size_t message_bytes);
+int reservation_grant(struct manager *manager, const struct peer *peer, const struct served_model *model,
+		      uint64_t reserve_bytes, uint32_t *ret_slabs, char *message, size_t message_bytes);
 
 /* After the sum changed: tells the pool how many windows must be guaranteed. */
 void reservation_apply(struct manager *manager);

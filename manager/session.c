@@ -265,7 +265,8 @@ int session_begin(struct manager *manager, const struct peer *peer, const struct
 	if (r == 0)
 		r = find_slot(manager->sessions, &slot);
 	if (r == 0 && ((hello->flags & HELLO_NO_EXPERTS) == 0 || hello->reserve_bytes > 0))
-		r = reservation_grant(manager, model, hello->reserve_bytes, &slabs, message, SESSION_MESSAGE_BYTES);
+		r = reservation_grant(manager, peer, model, hello->reserve_bytes, &slabs, message,
+				      SESSION_MESSAGE_BYTES);
 	if (r < 0)
 		return r;
 	session = allocate(manager, peer, hello, model, slot, slabs);

@@ -55,6 +55,13 @@ static void touch_all(struct cnre *client)
 	}
 }
 
+static int become_nobody(void)
+{
+	if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+		return -errno;
+	return prctl(PR_SET_PDEATHSIG, SIGKILL); /* which another user does not inherit */
+}
+
 /* A child that says 'r' when it has done its worst, and then holds on to it until it is killed. */
 static pid_t start_hog(struct world *world, int (*take)(struct world *world))
 {
@@ -165,7 +172,7 @@ static int connect_many(struct world *world)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-	if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+	if (become_nobody() < 0)
 		return -1;
 	(void)snprintf(address.sun_path, sizeof address.sun_path, "%s", world->socket);
 	for (int i = 0; i < 400; i++) {
@@ -196,6 +203,65 @@ Test(system_limits, one_user_cannot_take_every_connection)
 	hog = start_hog(&world, connect_many);
 	cr_assert_eq(try_attach(&world, &client, 5000000000), 0);
 	cnre_detach(client);
+	end_hog(hog);
+	world_close(&world);
+}
+
+static int reserve(const struct world *world, uint64_t bytes)
+{
+	struct cnre_options options = {.size = sizeof options,
+				       .socket = world->socket,
+				       .timeout_ns = 5000000000,
+				       .reserve_bytes = bytes,
+				       .name = "hog"};
+	struct cnre *client;
+
+	return cnre_attach(&client, world->model, &options);
+}
+
+static int reserve_most(struct world *world)
+{
+	uint64_t window = world_status(world, "pool.window_bytes"), windows = world_status(world, "pool.windows");
+	int r = become_nobody();
+
+	if (r < 0)
+		return r;
+	r = -ENOSPC;
+	for (uint64_t n = windows; n > 0 && r == -ENOSPC; n--)
+		r = reserve(world, n * window);
+	return r;
+}
+
+/* 0: not even one slab is left for this user. */
+static int reserve_one_in_vain(struct world *world)
+{
+	uint64_t window = world_status(world, "pool.window_bytes");
+
+	return become_nobody() == 0 && reserve(world, window) == -ENOSPC ? 0 : -1;
+}
+
+Test(system_limits, one_user_cannot_reserve_every_slab)
+{
+	static const char *const options[] = {"--ram", "600K", "--socket-mode", "0666", NULL};
+	struct world world;
+	struct cnre *client = NULL;
+	uint64_t most, least;
+	pid_t hog, second;
+
+	if (geteuid() != 0)
+		cr_skip("needs root to become another user");
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, options), 0);
+	most = world_status(&world, "pool.windows") - world_status(&world, "pool.loads_max");
+	hog = start_hog(&world, reserve_most);
+	least = most - world_status(&world, "pool.reserved_slabs");
+	cr_assert_lt(least, most / 2, "or this shows nothing");
+	second = start_hog(&world, reserve_one_in_vain); /* another process is no way around */
+	cr_assert_eq(try_attach(&world, &client, 5000000000), 0, "the first client of another user");
+	touch_all(client);
+	cnre_detach(client);
+	end_hog(second);
 	end_hog(hog);
 	world_close(&world);
 }
