@@ -29,8 +29,7 @@ static void follow_entry(struct session *session, uint64_t entry)
 		break;
 	case CNRE_LOG_ACCESS:
 		if (value < catalog->object_count)
-			residency_access(session->manager, session->model->first_owner + value,
-					 cnre_log_argument(entry) != 0);
+			residency_access(session->manager, session->model->first_owner + value);
 		else
 			count_invalid(session);
 		break;

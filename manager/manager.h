@@ -38,6 +38,7 @@ struct served_model {
 	struct cnre_segment catalog_segment, directory_segment;
 	struct cnre_directory *directory;
 	uint32_t number;                  /* index among the served models */
+	uint32_t first_layer;             /* layer i of this model is layer first_layer + i in the policy */
 	uint32_t first_owner;             /* object i of this model is owner first_owner + i in pool, policy, residency */
 	uint32_t *file_of_shard;          /* loader's file numbers */
 };

@@ -266,23 +266,35 @@ static uint64_t target_bytes(const struct manager *manager)
 	return held_bytes > promised_bytes ? held_bytes : promised_bytes;
 }
 
-/* Evicts the first object in policy order that can go. 0, or -EBUSY: every resident is leased or on its way. */
-static int evict_one(struct manager *manager)
+/* Evicts the first of the policy's victims for an object that can go. 0, or -EBUSY: all are leased or on their way. */
+static int evict_first(struct manager *manager, uint32_t object)
 {
 	struct policy *policy = manager->residency->policy;
-	uint32_t owner = POLICY_NONE;
+	uint32_t owner;
 
-	while ((owner = policy_victim(policy, owner)) != POLICY_NONE)
+	policy_seek(policy, object);
+	while ((owner = policy_next(policy)) != POLICY_NONE)
 		if (residency_evict(manager, owner) == 0)
 			return 0;
 	return -EBUSY;
 }
 
+/*
+ * Makes room for an object, or (POLICY_NONE) for a smaller budget. Where its pool has nobody who can go, anybody goes:
+ * what R15 promises to clients is more than a policy's wish.
+ */
+static int evict_one(struct manager *manager, uint32_t object)
+{
+	int r = evict_first(manager, object);
+
+	return r == 0 || object == POLICY_NONE ? r : evict_first(manager, POLICY_NONE);
+}
+
 /* Evicts in policy order until at most `bytes` are in use. 0, or -EBUSY. */
-static int shrink_to(struct manager *manager, uint64_t bytes)
+static int shrink_to(struct manager *manager, uint64_t bytes, uint32_t object)
 {
 	while (manager->residency->used_bytes > bytes)
-		if (evict_one(manager) < 0)
+		if (evict_one(manager, object) < 0)
 			return -EBUSY;
 	return 0;
 }
@@ -292,12 +304,14 @@ static int take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_plac
 {
 	uint64_t bytes = slab_bytes_of(manager, owner), target = target_bytes(manager);
 
-	if (bytes > target || shrink_to(manager, target - bytes) < 0)
+	if (policy_must_replace(manager->residency->policy, owner))
+		(void)evict_first(manager, owner); /* a layer whose objects are all leased is over its capacity for a while */
+	if (bytes > target || shrink_to(manager, target - bytes, owner) < 0)
 		return -ENOSPC;
 	for (uint32_t tries = 0; tries < RESIDENCY_VICTIM_TRIES; tries++) {
 		if (pool_take(manager->pool, bytes, owner, ret_place) == 0)
 			return 0;
-		if (evict_one(manager) < 0)
+		if (evict_one(manager, owner) < 0)
 			break;
 	}
 	if (pool_make_room(manager->pool, bytes) < 0)
@@ -325,7 +339,6 @@ static void publish(struct load *load)
 	struct manager *manager = load->manager;
 	struct cnre_entry *entry = entry_of(manager, load->owner);
 
-	policy_add(manager->residency->policy, load->owner);
 	count_resident(manager, load->owner, 1);
 	cnre_counter_add(&manager->counters->loads, 1);
 	cnre_counter_add(&manager->counters->bytes_loaded, slab_bytes_of(manager, load->owner));
@@ -400,6 +413,7 @@ static void fail(struct load *load, int status)
 
 	note_attempt(entry, &load->read, load->read.completed_ns);
 	manager->residency->prefetched[load->owner] = 0;
+	policy_remove(manager->residency->policy, load->owner);
 	discharge(manager, load->owner);
 	fail_entry(manager, entry, error_class(status));
 	CNRE_CRASH_POINT("fail-absent");
@@ -470,6 +484,7 @@ static int expire_read(struct load *load, int64_t now_ns)
 	if (r < 0)
 		return r;
 	note_attempt(entry, &load->read, now_ns);
+	policy_remove(residency->policy, load->owner); /* its slab stays charged; it may be loaded again beside it */
 	fail_entry(manager, entry, CNRE_LOAD_ETIMEDOUT);
 	cnre_counter_add(&manager->counters->loads_timed_out, 1);
 	residency->prefetched[load->owner] = 0;
@@ -562,6 +577,8 @@ static int begin_load(struct manager *manager, uint32_t owner, uint32_t starter,
 	load->drive = loader_drive_of(manager->loader, load->read.run[0].file);
 	residency->loads_of_drive[load->drive]++;
 	charge(manager, owner);
+	/* Now and not when its bytes are there: then the order would be that of the drives, and no replay could follow it. */
+	policy_add(residency->policy, owner);
 	mark_loading(entry_of(manager, owner), place, starter);
 	cnre_counter_set(&manager->counters->loads_in_flight, residency->loads_active);
 	residency->prefetched[owner] = (unsigned char)is_prefetch;
@@ -623,7 +640,7 @@ void residency_visit(struct manager *manager, struct session *session, uint32_t 
 	struct served_model *model = session->model;
 	uint32_t dropped;
 
-	policy_visit(manager->residency->policy, layer, token_count);
+	policy_visit(manager->residency->policy, model->first_layer + layer, token_count);
 	/* A prefetch that is still queued when its layer begins comes too late. */
 	dropped = queue_drop_prefetches(manager->residency->queue, session->slot,
 					model->first_owner + model->catalog->layer[layer].first_object,
@@ -631,11 +648,11 @@ void residency_visit(struct manager *manager, struct session *session, uint32_t 
 	cnre_counter_add(&manager->counters->prefetches_dropped, dropped);
 }
 
-void residency_access(struct manager *manager, uint32_t owner, int hit)
+void residency_access(struct manager *manager, uint32_t owner)
 {
 	struct residency *residency = manager->residency;
 
-	policy_access(residency->policy, owner, hit);
+	policy_access(residency->policy, owner);
 	if (residency->prefetched[owner]) {
 		residency->prefetched[owner] = 0;
 		cnre_counter_add(&manager->counters->prefetches_used, 1);
@@ -866,7 +883,7 @@ void residency_pump(struct manager *manager)
 	struct residency *residency = manager->residency;
 
 	if (residency->trimming)
-		residency->trimming = shrink_to(manager, target_bytes(manager)) < 0 || pool_trim(manager->pool) > 0;
+		residency->trimming = shrink_to(manager, target_bytes(manager), POLICY_NONE) < 0 || pool_trim(manager->pool) > 0;
 	residency->starved_ns = 0;
 	expire(manager);
 	if (pump_demand(manager) < 0)
@@ -898,11 +915,12 @@ int residency_set_budget(struct manager *manager, uint64_t budget_bytes)
 
 	if (r < 0)
 		return r;
-	(void)shrink_to(manager, budget_bytes); /* by policy; what is leased follows in residency_pump */
+	(void)shrink_to(manager, budget_bytes, POLICY_NONE); /* by policy; what is leased follows in residency_pump */
 	r = pool_set_budget(manager->pool, budget_bytes);
 	if (r < 0)
 		return r;
 	residency->budget_bytes = budget_bytes;
+	policy_set_budget(residency->policy, budget_bytes);
 	end_holds(residency);
 	residency->trimming = r > 0 || residency->used_bytes > budget_bytes;
 	cnre_counter_set(&manager->counters->budget_bytes, budget_bytes);
@@ -919,7 +937,7 @@ void residency_hold_to(struct manager *manager, enum residency_hold who, uint64_
 
 	residency->held_to_bytes[who] = bytes;
 	target = target_bytes(manager);
-	(void)shrink_to(manager, target);
+	(void)shrink_to(manager, target, POLICY_NONE);
 	/* Refused where whole segments cannot go without breaking the guarantee: then their memory stays, and lends less. */
 	r = pool_set_budget(manager->pool, target);
 	if (r >= 0)
@@ -1088,22 +1106,27 @@ int residency_adopt(struct manager *manager)
 
 /* ---- life ---- */
 
-static int create_policy(struct manager *manager, const char *name)
+static int create_policy(struct manager *manager, const char *name, uint64_t budget_bytes)
 {
 	uint32_t *layer_of = calloc(manager->owner_count, sizeof *layer_of);
 	uint64_t *bytes_of = calloc(manager->owner_count, sizeof *bytes_of);
-	struct policy_setup setup = {.object_count = manager->owner_count, .layer_of = layer_of, .bytes_of = bytes_of};
+	struct policy_setup setup = {.object_count = manager->owner_count,
+				     .layer_of = layer_of,
+				     .bytes_of = bytes_of,
+				     .budget_bytes = budget_bytes};
 	int r = -ENOMEM;
 
 	if (layer_of == NULL || bytes_of == NULL)
 		goto done;
-	for (uint32_t owner = 0; owner < manager->owner_count; owner++) {
-		const struct served_model *model = model_of(manager, owner);
+	for (uint32_t i = 0; i < manager->model_count; i++) {
+		struct served_model *model = &manager->model[i];
 
-		layer_of[owner] = model->catalog->object[owner - model->first_owner].layer;
-		bytes_of[owner] = slab_bytes_of(manager, owner);
-		if (layer_of[owner] >= setup.layer_count)
-			setup.layer_count = layer_of[owner] + 1;
+		model->first_layer = setup.layer_count;
+		setup.layer_count += model->catalog->layer_count;
+		for (uint32_t object = 0; object < model->catalog->object_count; object++) {
+			layer_of[model->first_owner + object] = model->first_layer + model->catalog->object[object].layer;
+			bytes_of[model->first_owner + object] = slab_bytes_of(manager, model->first_owner + object);
+		}
 	}
 	r = policy_create(&manager->residency->policy, name, &setup);
 done:
@@ -1154,7 +1177,7 @@ int residency_open(struct manager *manager, const char *name, uint32_t loads_max
 	r = create_loads(manager, loads_max);
 	if (r < 0)
 		goto fail;
-	r = create_policy(manager, name);
+	r = create_policy(manager, name, budget_bytes);
 	if (r < 0)
 		goto fail;
 	cnre_counter_set(&manager->counters->budget_bytes, budget_bytes);

@@ -9,12 +9,25 @@ static struct policy *open_lru(uint32_t objects)
 {
 	struct policy *policy = NULL;
 	uint32_t layers[64] = {0};
-	uint64_t bytes[64] = {0};
-	struct policy_setup setup = {.object_count = objects, .layer_count = 1, .layer_of = layers, .bytes_of = bytes};
+	uint64_t bytes[64];
+	struct policy_setup setup = {
+		.object_count = objects, .layer_count = 1, .layer_of = layers, .bytes_of = bytes, .budget_bytes = objects};
 
+	for (uint32_t i = 0; i < objects; i++)
+		bytes[i] = 1;
 	cr_assert_eq(policy_create(&policy, "lru", &setup), 0);
 	return policy;
 }
+
+/* The whole order of victims is the one given, ended by POLICY_NONE. */
+static void expect_victims(struct policy *policy, const uint32_t *expected)
+{
+	policy_seek(policy, POLICY_NONE);
+	for (; *expected != POLICY_NONE; expected++)
+		cr_assert_eq(policy_next(policy), *expected);
+	cr_assert_eq(policy_next(policy), POLICY_NONE);
+}
+#define EXPECT_VICTIMS(policy, ...) expect_victims(policy, (const uint32_t[]){__VA_ARGS__})
 
 Test(policy_lru, unknown_name_is_enoent_and_output_untouched)
 {
@@ -32,13 +45,9 @@ Test(policy_lru, victims_come_oldest_first_and_lookups_refresh)
 
 	for (uint32_t i = 0; i < 4; i++)
 		policy_add(policy, i);
-	policy_access(policy, 1, 1);
-	policy_access(policy, 7, 0); /* not resident: changes nothing */
-	cr_assert_eq(policy_victim(policy, POLICY_NONE), 0);
-	cr_assert_eq(policy_victim(policy, 0), 2);
-	cr_assert_eq(policy_victim(policy, 2), 3);
-	cr_assert_eq(policy_victim(policy, 3), 1);
-	cr_assert_eq(policy_victim(policy, 1), POLICY_NONE);
+	policy_access(policy, 1);
+	policy_access(policy, 7); /* not resident: changes nothing */
+	EXPECT_VICTIMS(policy, 0, 2, 3, 1, POLICY_NONE);
 	policy_destroy(policy);
 }
 
@@ -49,12 +58,11 @@ Test(policy_lru, removed_objects_are_no_victims_and_can_return)
 	policy_add(policy, 3);
 	policy_add(policy, 2);
 	policy_remove(policy, 3);
-	cr_assert_eq(policy_victim(policy, POLICY_NONE), 2);
-	cr_assert_eq(policy_victim(policy, 2), POLICY_NONE);
+	EXPECT_VICTIMS(policy, 2, POLICY_NONE);
 	policy_remove(policy, 2);
-	cr_assert_eq(policy_victim(policy, POLICY_NONE), POLICY_NONE);
+	EXPECT_VICTIMS(policy, POLICY_NONE);
 	policy_add(policy, 3);
-	cr_assert_eq(policy_victim(policy, POLICY_NONE), 3);
+	EXPECT_VICTIMS(policy, 3, POLICY_NONE);
 	policy_destroy(policy);
 }
 
@@ -67,13 +75,15 @@ Test(policy_lru, cyclic_sweep_larger_than_capacity_always_misses)
 	for (int i = 0; i < 100; i++) {
 		uint32_t object = (uint32_t)i % 5;
 
-		policy_access(policy, object, resident[object]);
+		policy_access(policy, object);
 		if (resident[object])
 			continue;
 		misses++;
 		if (used == 4) {
-			uint32_t victim = policy_victim(policy, POLICY_NONE);
+			uint32_t victim;
 
+			policy_seek(policy, object);
+			victim = policy_next(policy);
 			policy_remove(policy, victim);
 			resident[victim] = 0;
 			used--;
