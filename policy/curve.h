@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Misses of LRU at every capacity at once, per layer, exactly (Mattson): each access costs a walk down the layer's stack.
+ * At 256 experts that is some tens of nanoseconds, so nothing is sampled.
+ */
+#ifndef CNRE_POLICY_CURVE_H
+#define CNRE_POLICY_CURVE_H
+
+#include <stdint.h>
+
+struct curves;
+
+/* 0, -EINVAL or -ENOMEM. layer_of: ascending, [object_count]. */
+int curves_create(struct curves **ret_curves, uint32_t object_count, uint32_t layer_count, const uint32_t *layer_of);
+struct curves *curves_destroy(struct curves *curves); /* NULL is fine; returns NULL */
+
+void curves_access(struct curves *curves, uint32_t object);
+/* Halves every count; the stacks stay. */
+void curves_age(struct curves *curves);
+
+/* Accesses that would have missed with `slots` slots in that layer; with none: all. First uses miss at every capacity. */
+uint64_t curves_misses(const struct curves *curves, uint32_t layer, uint32_t slots);
+uint64_t curves_accesses(const struct curves *curves, uint32_t layer);
+
+#endif

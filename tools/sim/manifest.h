@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an expert of each layer costs: bytes, reads and felt time. From a JSON file as Colibri's simulator takes it, or alike for all. */
+#ifndef CNRE_SIM_MANIFEST_H
+#define CNRE_SIM_MANIFEST_H
+
+#include "tools/sim/trace.h"
+
+/* One expert of one layer. */
+struct sim_layer_cost {
+	uint64_t resident_bytes, read_bytes;
+	double felt_miss_us;         /* slope of felt wait over misses; default: read_bytes at the read bandwidth */
+	double hidden_us;            /* computation that hides a visit's first reads; default 0 */
+	uint32_t max_experts;        /* that may be resident; default: all */
+	double page_cache;           /* 0..1: share of misses that the page cache serves; default 0 */
+	double page_cache_us;        /* what such a miss costs instead */
+	int32_t numa_node;           /* -1: not said */
+	double remote_hit_us;        /* what a hit costs from another node; default 0 */
+	double migration_us;         /* to move one expert in from the tier below; default 0 */
+	char tier[16];               /* "ram" unless said */
+};
+
+struct sim_manifest {
+	struct sim_layer_cost *layer; /* [geometry->layer_count] */
+	double token_us;              /* computation of a token that never waits; default 0 */
+};
+
+/*
+ * path NULL: every expert 1 byte, 1 miss costs `default_miss_us`. 0, -EINVAL with one line (unknown key, missing layer,
+ * number out of range), or the error of reading.
+ */
+int sim_manifest_open(struct sim_manifest *ret_manifest, const char *path, const struct sim_geometry *geometry,
+		      double read_gbps, double felt_fraction, double default_miss_us, char *message, size_t message_bytes);
+void sim_manifest_close(struct sim_manifest *manifest);
+
+#endif
