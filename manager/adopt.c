@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adoption of a dead incarnation's world; see adopt.h. Sessions are rebuilt in session.c, objects in residency.c. */
+/* Adoption of a dead incarnation's world; see adopt.h. Sessions are rebuilt in session.c, objects in adopt_objects.c. */
 #include "manager/adopt.h"
 
 #include "base/log.h"

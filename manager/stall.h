@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drives that do not answer (R16): which have a read outstanding beyond its time, since when, and on which file. While
- * one has, residency.c sends nothing more to it and fails what waits for it in its time; the other drives know nothing of
+ * one has, pump.c sends nothing more to it and fails what waits for it in its time; the other drives know nothing of
  * it. It ends by itself when the last such read is over. Bookkeeping and its log lines only.
  */
 #ifndef CNRE_MANAGER_STALL_H

@@ -140,7 +140,7 @@ inline scan(o)
 	d_step { found = (found || (scanned[1] && WORD(1, o) > 0)) }
 }
 
-/* manager/residency.c residency_evict. */
+/* manager/evict.c residency_evict. */
 inline evict(o)
 {
 	scan(o);
@@ -164,7 +164,7 @@ inline evict(o)
 	fi
 }
 
-/* manager/residency.c begin_load, then the kernel writes, then publish. */
+/* manager/load.c load_begin, then the kernel writes, then publish. */
 inline load(o)
 {
 	state[o] = LOADING;

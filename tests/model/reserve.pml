@@ -114,7 +114,7 @@ end_stopped:	false                   /* SIGSTOP, for ever, with what it holds */
 	od
 }
 
-/* manager/residency.c take_slab, begin_load: eviction and load in one turn of the core thread. */
+/* manager/evict.c evict_take_slab, manager/load.c load_begin: eviction and load in one turn of the core thread. */
 inline begin_load(o, w)
 {
 	if

@@ -141,7 +141,7 @@ done:			atomic { LOWER(c, o); now = 0; first = 0; failed_before = 0; do_post = f
 }
 
 /*
- * manager/residency.c settle: the store, then the wake, two steps for whoever dies or looks in between.
+ * manager/object.c object_settle: the store, then the wake, two steps for whoever dies or looks in between.
  */
 #define STORE(o, s, g) state[o] = s; generation[o] = (g) % GENERATIONS
 #ifdef M_WAKEFIRST

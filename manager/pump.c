@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can begin, begins: demand in turn over clients, then prefetch; and nobody waits for a drive without bound. */
+#include "manager/residency_inner.h"
+
+#include "base/clock.h"
+#include "manager/reservation.h"
+
+#include <errno.h>
+
+int pump_may_load(const struct manager *manager)
+{
+	const struct residency *residency = manager->residency;
+
+	return residency->free_load != NULL && residency->loads_active + (residency->pin != NULL) < manager->loads_max;
+}
+
+/* A place stays free for every drive that has nothing in flight: one that hangs cannot take them all (R16). */
+static int leaves_places(const struct manager *manager, uint32_t drive)
+{
+	const struct residency *residency = manager->residency;
+	uint32_t idle = 0;
+
+	if (residency->loads_of_drive[drive] == 0)
+		return 1;
+	for (uint32_t i = 0; i < residency->drive_count; i++)
+		idle += residency->loads_of_drive[i] == 0;
+	return manager->loads_max - residency->loads_active - (residency->pin != NULL) > idle;
+}
+
+/* Whether an object can be read now: DRIVE_HANGS where one of its drives does not answer. After may_load. */
+enum drive_answer { DRIVE_BUSY, DRIVE_READY, DRIVE_HANGS };
+
+static enum drive_answer ask_drives(struct manager *manager, uint32_t owner)
+{
+	const struct served_model *model = model_of(manager, owner);
+	const struct residency *residency = manager->residency;
+	struct model_plan plan;
+	uint32_t file;
+
+	model_plan(model->catalog, owner - model->first_owner, &plan);
+	for (uint32_t i = 0; i < plan.run_count && residency->stalls.reads > 0; i++) {
+		file = model->file_of_shard[plan.run[i].shard];
+		if (stall_is_on(&residency->stalls, loader_drive_of(manager->loader, file)))
+			return DRIVE_HANGS;
+	}
+	file = model->file_of_shard[plan.run[0].shard]; /* whose drive counts it */
+	if (!loader_has_room(manager->loader, file) || !leaves_places(manager, loader_drive_of(manager->loader, file)))
+		return DRIVE_BUSY;
+	return DRIVE_READY;
+}
+
+/* One demand of one client: 1 begun, 0 nothing can begin now, -ENOSPC no slab. Drops on its way what nobody wants any more. */
+static int pump_slot(struct manager *manager, uint32_t slot)
+{
+	struct queue *queue = manager->residency->queue;
+	uint32_t owner, next, starter;
+	enum drive_answer answer;
+	int r;
+
+	for (owner = queue_next_demand(queue, slot, QUEUE_NONE); owner != QUEUE_NONE; owner = next) {
+		next = queue_next_demand(queue, slot, owner);
+		if (!is_leased(manager, owner)) { /* R7; who gave up waiting may have asked for a prefetch instead */
+			if (!queue_give_up_demand(queue, owner))
+				cnre_counter_add(&manager->counters->loads_dropped, 1);
+			continue;
+		}
+		answer = ask_drives(manager, owner);
+		manager->residency->held_demands += answer == DRIVE_HANGS;
+		if (answer != DRIVE_READY)
+			continue;
+		starter = queue_starter(queue, owner);
+		r = load_begin(manager, owner, starter, 0);
+		if (r < 0)
+			return r;
+		queue_remove(queue, owner);
+		return 1;
+	}
+	return 0;
+}
+
+/* Demand, one object a client and round (R34). 0 all that can has begun, -ENOSPC starved. */
+static int pump_demand(struct manager *manager)
+{
+	struct residency *residency = manager->residency;
+	int progress = 1;
+
+	while (progress && pump_may_load(manager) && queue_demand_count(residency->queue) > 0) {
+		progress = 0;
+		residency->held_demands = 0;
+		for (uint32_t i = 0; i < QUEUE_SLOTS && pump_may_load(manager); i++) {
+			uint32_t slot = (residency->next_slot + i) % QUEUE_SLOTS;
+			int r;
+
+			if (!queue_has_demand(residency->queue, slot))
+				continue;
+			r = pump_slot(manager, slot);
+			if (r < 0)
+				return r;
+			progress |= r;
+			if (!pump_may_load(manager))
+				residency->next_slot = (slot + 1) % QUEUE_SLOTS;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Prefetch: only when no demand waits but for drives that do not answer, and never more than half of the loads that may
+ * be in flight. Those for such drives are dropped: the next visit asks anew.
+ */
+static void pump_prefetch(struct manager *manager)
+{
+	struct residency *residency = manager->residency;
+	uint32_t owner;
+
+	while (pump_may_load(manager) && residency->prefetches_active < (manager->loads_max + 1) / 2 &&
+	       queue_demand_count(residency->queue) <= residency->held_demands &&
+	       (owner = queue_first_prefetch(residency->queue)) != QUEUE_NONE) {
+		enum drive_answer answer = ask_drives(manager, owner);
+
+		if (answer == DRIVE_BUSY)
+			return;
+		queue_remove(residency->queue, owner);
+		if (answer == DRIVE_HANGS || load_begin(manager, owner, 0, 1) < 0)
+			cnre_counter_add(&manager->counters->prefetches_dropped, 1);
+	}
+}
+
+/* ---- drives that do not answer ---- */
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t due_ns_of(const struct manager *manager, int64_t since_ns)
+{
+	int64_t awake_since_ns = manager->residency->awake_since_ns;
+
+	return (since_ns > awake_since_ns ? since_ns : awake_since_ns) + manager->read_timeout_ns;
+}
+
+/* -ENOSPC: more slabs would be in quarantine than the state segment has room for: then they fail later. */
+static int64_t expire_reads(struct manager *manager, int64_t now_ns)
+{
+	int64_t next_ns = now_ns + manager->read_timeout_ns;
+
+	for (uint32_t i = 0; i < manager->residency->load_count; i++) {
+		struct load *load = &manager->residency->load[i];
+		int64_t due_ns = due_ns_of(manager, load->read.submitted_ns);
+
+		if (!load->is_reading || load->is_late)
+			continue;
+		if (due_ns > now_ns)
+			next_ns = earlier(next_ns, due_ns);
+		else if (load_expire(load, now_ns) < 0)
+			next_ns = earlier(next_ns, now_ns + RESIDENCY_EXPIRE_RETRY_NS);
+	}
+	return next_ns;
+}
+
+/* A demand that its drive did not even take in that time: it fails as a read would have. */
+static int64_t expire_demands_of(struct manager *manager, uint32_t slot, int64_t now_ns)
+{
+	struct residency *residency = manager->residency;
+	int64_t next_ns = CNRE_NEVER;
+	uint32_t owner, next;
+
+	for (owner = queue_next_demand(residency->queue, slot, QUEUE_NONE); owner != QUEUE_NONE; owner = next) {
+		int64_t due_ns = due_ns_of(manager, residency->demanded_ns[owner]);
+
+		next = queue_next_demand(residency->queue, slot, owner);
+		if (ask_drives(manager, owner) != DRIVE_HANGS)
+			continue;
+		if (due_ns > now_ns) {
+			next_ns = earlier(next_ns, due_ns);
+			continue;
+		}
+		queue_remove(residency->queue, owner);
+		object_fail(manager, entry_of(manager, owner), CNRE_LOAD_ETIMEDOUT);
+		cnre_counter_add(&manager->counters->loads_timed_out, 1);
+	}
+	return next_ns;
+}
+
+/* Nobody waits for a drive without bound: a read for its time, a demand behind it for the same once more. */
+static void expire(struct manager *manager)
+{
+	struct residency *residency = manager->residency;
+	int64_t now_ns;
+
+	if (manager->read_timeout_ns == 0 || residency->loads_active + queue_demand_count(residency->queue) == 0)
+		return;
+	now_ns = cnre_clock_now_ns();
+	if (now_ns < residency->expire_ns)
+		return;
+	if (now_ns - residency->expire_ns > RESIDENCY_OVERSLEPT_NS)
+		residency->awake_since_ns = now_ns;
+	residency->expire_ns = expire_reads(manager, now_ns);
+	for (uint32_t slot = 0; slot < QUEUE_SLOTS && residency->stalls.reads > 0; slot++)
+		residency->expire_ns = earlier(residency->expire_ns, expire_demands_of(manager, slot, now_ns));
+}
+
+/* ---- the turn ---- */
+
+/* No room although R15 promises it: a guarantee that could not grow when it was asked for, or leases that nobody granted. */
+static void starve(struct manager *manager)
+{
+	struct residency *residency = manager->residency;
+	int64_t now_ns = cnre_clock_now_ns();
+
+	residency->starved_ns = now_ns;
+	if (now_ns < residency->enforce_ns)
+		return;
+	residency->enforce_ns = now_ns + RESIDENCY_ENFORCE_NS;
+	reservation_apply(manager);
+	reservation_enforce(manager);
+}
+
+void residency_pump(struct manager *manager)
+{
+	struct residency *residency = manager->residency;
+
+	if (residency->trimming)
+		residency->trimming = evict_down_to(manager, evict_target_bytes(manager), POLICY_NONE) < 0 ||
+				      pool_trim(manager->pool) > 0;
+	residency->starved_ns = 0;
+	expire(manager);
+	if (pump_demand(manager) < 0)
+		starve(manager);
+	else
+		pump_prefetch(manager);
+	cnre_counter_set(&manager->counters->loads_queued, queue_count(residency->queue));
+}
+
+int64_t residency_deadline_ns(const struct manager *manager)
+{
+	const struct residency *residency = manager->residency;
+	int64_t deadline_ns = CNRE_NEVER;
+
+	if (manager->read_timeout_ns != 0 && residency->loads_active + queue_demand_count(residency->queue) > 0)
+		deadline_ns = residency->expire_ns;
+	if (residency->starved_ns != 0)
+		return earlier(deadline_ns, residency->starved_ns + RESIDENCY_STARVED_RETRY_NS);
+	/* Releases ring no bell, so what waits for them looks again by itself. */
+	return residency->trimming ? earlier(deadline_ns, cnre_clock_now_ns() + 10 * CNRE_NS_PER_MS) : deadline_ns;
+}

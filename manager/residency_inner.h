@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of residency share: its state, one load, and the steps on one object. residency.c: what is asked and
+ * told; object.c: an object's entry; evict.c: who goes, and slabs; load.c: from the drive to READY; pump.c: queues and
+ * drives that do not answer; adopt_objects.c: after a restart. Private to them.
+ */
+#ifndef CNRE_MANAGER_RESIDENCY_INNER_H
+#define CNRE_MANAGER_RESIDENCY_INNER_H
+
+#include "base/check.h"
+#include "base/log.h"
+#include "manager/loader.h"
+#include "manager/pool.h"
+#include "manager/queue.h"
+#include "manager/residency.h"
+#include "manager/session.h"
+#include "manager/stall.h"
+#include "policy/policy.h"
+#include "shm/word.h"
+
+/* One object on its way from the drive. As many as reads in flight may be (R16): a slab is taken only with one of these. */
+struct load {
+	struct loader_read read; /* first: `done` gets its address */
+	struct worker_job job;
+	struct model_plan plan;
+	struct manager *manager;
+	struct load *next_free;
+	char *slab; /* its address: a worker may not ask the pool */
+	const struct model_shape *shape;
+	uint64_t digest; /* where is_hashed, once the worker is done */
+	uint64_t place;
+	uint32_t owner;
+	int is_prefetch, is_hashed;
+	int is_reading;      /* with the loader, whose slab it is until `done` */
+	int is_late;         /* it failed by time-out, and its read is still out */
+	uint32_t drive;      /* in whose queue it counts */
+	uint32_t late_drive; /* where is_late: the one that does not answer */
+};
+
+struct residency {
+	struct policy *policy;
+	struct queue *queue;
+	struct load *load; /* as many as the first budget allows in flight */
+	uint32_t load_count;
+	struct load *free_load;
+	uint32_t loads_active, prefetches_active;
+	uint32_t drive_count, loads_of_drive[LOADER_DRIVES_MAX];
+	struct stalls stalls;
+	uint32_t held_demands;  /* queued for drives that do not answer, at the last look */
+	int64_t *demanded_ns;   /* [owner_count] when it was queued as a demand */
+	int64_t expire_ns;      /* nothing is over its time before then */
+	int64_t awake_since_ns; /* time in which this process could not run counts against no drive */
+	uint32_t next_slot;     /* where the round over clients goes on (R34) */
+	uint64_t budget_bytes, used_bytes;
+	/* Below the budget: memory costs more than planned (measure.h), or is missed elsewhere (pressure.h). */
+	uint64_t held_to_bytes[RESIDENCY_HOLDS];
+	uint32_t *resident_of_model; /* [model_count] */
+	unsigned char *prefetched;   /* [owner_count] 1: loaded or on its way by prefetch and not yet looked up */
+	int64_t starved_ns;          /* not 0: a demand found no room at that time */
+	int64_t enforce_ns;          /* not before then: a look at who is in the way */
+	int trimming;
+	struct load *pin; /* lent to the object that is pinned, or NULL */
+	struct cnre_log_limit error_limit;
+};
+
+/* ---- owners ---- */
+
+static inline struct served_model *model_of(struct manager *manager, uint32_t owner)
+{
+	uint32_t i = manager->model_count - 1;
+
+	CNRE_CHECK(owner < manager->owner_count);
+	while (manager->model[i].first_owner > owner)
+		i--;
+	return &manager->model[i];
+}
+
+static inline struct cnre_entry *entry_of(struct manager *manager, uint32_t owner)
+{
+	struct served_model *model = model_of(manager, owner);
+
+	return &model->directory->entry[owner - model->first_owner];
+}
+
+static inline uint64_t slab_bytes_of(struct manager *manager, uint32_t owner)
+{
+	const struct served_model *model = model_of(manager, owner);
+	const struct model_catalog *catalog = model->catalog;
+
+	return catalog->shape[catalog->object[owner - model->first_owner].shape].slab_bytes;
+}
+
+static inline int is_leased(struct manager *manager, uint32_t owner)
+{
+	const struct served_model *model = model_of(manager, owner);
+
+	return session_any_lease(manager->sessions, model, owner - model->first_owner);
+}
+
+static inline int is_pinned(const struct manager *manager, uint32_t owner)
+{
+	const struct load *pin = manager->residency->pin;
+
+	return pin != NULL && pin->owner == owner;
+}
+
+/* ---- object.c: one object's entry ---- */
+
+uint32_t object_word(const struct cnre_entry *entry);
+uint64_t object_place(const struct cnre_entry *entry);
+/* Stores a state out of LOADING or EVICTING and wakes everybody who sleeps on it, without condition (R6). */
+void object_settle(struct cnre_entry *entry, uint32_t generation, enum cnre_load_error error, enum cnre_state state);
+/* Order of a load (R2): place, LOADING, submit. ABSENT -> LOADING needs no wake: who sleeps on ABSENT waits for more. */
+void object_mark_loading(struct cnre_entry *entry, uint64_t place, uint32_t starter);
+void object_note_attempt(struct cnre_entry *entry, const struct loader_read *read, int64_t ended_ns);
+/* R8: a failed load is ABSENT with a new generation and an error class; nothing is cached, all waiters are woken. */
+void object_fail(struct manager *manager, struct cnre_entry *entry, enum cnre_load_error error);
+/* Its bytes count as used, or no longer; it counts as resident, or no longer. */
+void object_charge(struct manager *manager, uint32_t owner);
+void object_discharge(struct manager *manager, uint32_t owner);
+void object_count(struct manager *manager, uint32_t owner, int change);
+
+/* ---- evict.c ---- */
+
+/* What may be resident: the budget, or what it is held to; but what R15 promises to clients can always be resident. */
+uint64_t evict_target_bytes(const struct manager *manager);
+/* Evicts in policy order until at most `bytes` are in use, for an object or POLICY_NONE. 0, or -EBUSY. */
+int evict_down_to(struct manager *manager, uint64_t bytes, uint32_t object);
+/* A slab for an object: within the budget, by policy order, and as a last resort by emptying a window (R15). */
+int evict_take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_place);
+
+/* ---- load.c ---- */
+
+int load_open_all(struct manager *manager, uint32_t loads_max);
+/* Begins the load of an ABSENT object: 0, or -ENOSPC when no slab can be had now. */
+int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is_prefetch);
+/* R16: a read that its drive did not answer in time fails its object now. 0 or -ENOSPC: not now. */
+int load_expire(struct load *load, int64_t now_ns);
+
+/* ---- pump.c ---- */
+
+/* A place for one more load, and a slab beside what clients reserve: a smaller budget has fewer (R16). */
+int pump_may_load(const struct manager *manager);
+
+#endif
