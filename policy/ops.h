@@ -36,6 +36,7 @@ struct policy_ops {
 
 struct policy_layer_state {
 	uint32_t resident, capacity, floor;
+	uint32_t slots;              /* its share of the budget: the capacity, but where that is a soft ceiling */
 	uint32_t object_count, first_object;
 	uint64_t visits;             /* of this layer */
 	uint64_t visited_at;         /* all visits, at the latest of this one: who was just executed */
@@ -53,8 +54,8 @@ struct policy {
 	uint64_t visits;
 	float soft_ceiling;
 	uint32_t sought;             /* policy_seek: for whom, */
-	uint32_t sought_layer;       /* and the one layer that may give, or POLICY_NONE: see may_give */
-	uint32_t *cursor;            /* [order_count] the worst left, POLICY_NONE: none */
+	uint32_t first_order, end_order; /* and from which orders: all, or that of a full layer alone */
+	uint32_t *cursor;            /* [order_count] of those: the worst left, POLICY_NONE: none */
 	uint32_t *layer_of;          /* [object_count] */
 	uint64_t *bytes_of;          /* [object_count] */
 	uint32_t *given_capacity;    /* [layer_count] by the setup or by hand, for given_budget_bytes; or NULL */
@@ -68,7 +69,7 @@ static inline uint32_t policy_order_of(const struct policy *policy, uint32_t obj
 	return policy->order_count == 1 ? 0 : policy->layer_of[object];
 }
 
-/* Slots of one order: its layer's capacity, or all of them where there is one order. */
+/* Slots of one order: its layer's share, or all of them where there is one order. Not ceilings, which add up to more. */
 uint32_t policy_order_slots(const struct policy *policy, uint32_t order);
 
 /*
@@ -88,6 +89,7 @@ static inline int policy_ran_later(const struct policy *policy, uint32_t a, uint
 	return a_at != b_at ? a_at > b_at : a < b;
 }
 
-extern const struct policy_ops policy_lru, policy_fifo, policy_engine_lru;
+extern const struct policy_ops policy_lru, policy_fifo, policy_engine_lru, policy_lru_pin, policy_lfu, policy_lfru, policy_slru,
+	policy_tinylfu;
 
 #endif

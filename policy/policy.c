@@ -11,7 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct policy_ops *const policies[] = {&policy_lru, &policy_fifo, &policy_engine_lru};
+static const struct policy_ops *const policies[] = {
+	&policy_lru,
+	&policy_fifo,
+	&policy_engine_lru,
+	&policy_lru_pin,
+	&policy_lfu,
+	&policy_lfru,
+	&policy_slru,
+	&policy_tinylfu,
+};
 
 /* ---- creation ---- */
 
@@ -233,10 +242,13 @@ static void set_capacities(struct policy *policy, uint64_t budget_bytes)
 	for (uint32_t i = 0; i < policy->layer_count; i++) {
 		struct policy_layer_state *layer = &policy->layer[i];
 
+		layer->slots = layer->capacity;
 		if (policy->given_capacity != NULL)
 			bound(layer, floor(policy->given_capacity[i] * scale));
 		else if (policy->pool == POLICY_POOL_SOFT)
 			bound(layer, fmax(layer->floor, ceil(layer->capacity * (double)policy->soft_ceiling)));
+		if (policy->pool == POLICY_POOL_LAYER || layer->slots > layer->capacity)
+			layer->slots = layer->capacity;
 	}
 }
 
@@ -270,7 +282,7 @@ uint32_t policy_order_slots(const struct policy *policy, uint32_t order)
 {
 	if (policy->order_count == 1)
 		return policy->slots;
-	return policy->layer[order].capacity;
+	return policy->layer[order].slots;
 }
 
 static int has_layer_bounds(const struct policy *policy)
@@ -348,30 +360,28 @@ int policy_must_replace(const struct policy *policy, uint32_t object)
 /* A layer gives what it has above its floor; to itself, and to a shrinking budget, everything. */
 static int may_give(const struct policy *policy, uint32_t layer)
 {
-	if (policy->sought == POLICY_NONE)
-		return 1;
-	if (policy->sought_layer != POLICY_NONE)
-		return layer == policy->sought_layer;
-	return policy->pool != POLICY_POOL_SOFT || layer == policy->layer_of[policy->sought] ||
+	return policy->sought == POLICY_NONE || policy->pool != POLICY_POOL_SOFT || layer == policy->layer_of[policy->sought] ||
 	       policy->layer[layer].resident > policy->layer[layer].floor;
 }
 
 void policy_seek(struct policy *policy, uint32_t object)
 {
 	uint32_t layer = object == POLICY_NONE ? POLICY_NONE : policy->layer_of[object];
+	int only_its_own = object != POLICY_NONE && is_full(policy, layer);
 
 	policy->sought = object;
-	policy->sought_layer = object != POLICY_NONE && is_full(policy, layer) ? layer : POLICY_NONE;
-	for (uint32_t order = 0; order < policy->order_count; order++)
+	policy->first_order = only_its_own && policy->order_count > 1 ? layer : 0;
+	policy->end_order = only_its_own && policy->order_count > 1 ? layer + 1 : policy->order_count;
+	for (uint32_t order = policy->first_order; order < policy->end_order; order++)
 		policy->cursor[order] = policy->order_count == 1 || may_give(policy, order) ? policy->ops->worst(policy, order)
 											     : POLICY_NONE;
 }
 
-uint32_t policy_next(struct policy *policy)
+static uint32_t take_next(struct policy *policy)
 {
-	uint32_t first = 0, victim;
+	uint32_t first = policy->first_order, victim;
 
-	for (uint32_t order = 1; order < policy->order_count; order++) {
+	for (uint32_t order = first + 1; order < policy->end_order; order++) {
 		uint32_t a = policy->cursor[order], b = policy->cursor[first];
 
 		if (a != POLICY_NONE && (b == POLICY_NONE || policy->ops->goes_first(policy, a, b)))
@@ -381,6 +391,13 @@ uint32_t policy_next(struct policy *policy)
 	if (victim != POLICY_NONE)
 		policy->cursor[first] = policy->ops->after(policy, victim);
 	return victim;
+}
+
+uint32_t policy_next(struct policy *policy)
+{
+	uint32_t victim = take_next(policy);
+
+	return victim != POLICY_NONE && victim == policy->sought ? take_next(policy) : victim;
 }
 
 int policy_prefers(const struct policy *policy, uint32_t object, uint32_t victim, float hysteresis)
