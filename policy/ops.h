@@ -27,7 +27,10 @@ struct policy_ops {
 	void (*remove)(struct policy *policy, uint32_t object);
 	uint32_t (*worst)(struct policy *policy, uint32_t order);                    /* POLICY_NONE: it is empty */
 	uint32_t (*after)(struct policy *policy, uint32_t object);                   /* the next one of the same order */
-	/* 1: a, the worst left of its order, goes before b, that of another. */
+	/*
+	 * 1: a, the worst left of its order, goes before b, that of another. What either says or worst does may change with
+	 * calls that name their own layers and with a resize, and with nothing else: the merge remembers what it was told.
+	 */
 	int (*goes_first)(const struct policy *policy, uint32_t a, uint32_t b);
 	double (*worth)(const struct policy *policy, uint32_t object);               /* NULL: no such measure */
 	void (*resize)(struct policy *policy);                                       /* capacities changed; NULL */
@@ -43,6 +46,19 @@ struct policy_layer_state {
 	uint64_t slot_bytes;         /* of its largest object */
 };
 
+/*
+ * The orders in one: a tournament of their worst. What a call to policy.h may have changed is one order, of the layer it
+ * names, so a seek plays only the matches of the orders that were touched since the one before.
+ */
+struct policy_merge {
+	uint32_t leaf_count;         /* a power of two */
+	uint32_t *winner;            /* [2 * leaf_count] order; 1 is the final, and the sides of i are 2 i and 2 i + 1 */
+	uint32_t *cursor;            /* [order_count] the worst that is left, POLICY_NONE: none, or the order may not give */
+	uint32_t *touched;           /* [order_count] the first touched_count: whose cursor may not be its worst */
+	uint32_t touched_count;
+	unsigned char *is_touched;   /* [order_count] */
+};
+
 /* First member of every policy's own struct. */
 struct policy {
 	const struct policy_ops *ops;
@@ -54,8 +70,8 @@ struct policy {
 	uint64_t visits;
 	float soft_ceiling;
 	uint32_t sought;             /* policy_seek: for whom, */
-	uint32_t first_order, end_order; /* and from which orders: all, or that of a full layer alone */
-	uint32_t *cursor;            /* [order_count] of those: the worst left, POLICY_NONE: none */
+	uint32_t sought_order;       /* and the one order that gives; POLICY_NONE: all that may, merged */
+	struct policy_merge merge;
 	uint32_t *layer_of;          /* [object_count] */
 	uint64_t *bytes_of;          /* [object_count] */
 	uint32_t *given_capacity;    /* [layer_count] by the setup or by hand, for given_budget_bytes; or NULL */
@@ -67,6 +83,28 @@ struct policy {
 static inline uint32_t policy_order_of(const struct policy *policy, uint32_t object)
 {
 	return policy->order_count == 1 ? 0 : policy->layer_of[object];
+}
+
+static inline int policy_has_layer_bounds(const struct policy *policy)
+{
+	return policy->pool == POLICY_POOL_LAYER || policy->pool == POLICY_POOL_SOFT;
+}
+
+/* victims.c: the merge. 0 or -ENOMEM; fini follows in any case. */
+int policy_merge_init(struct policy_merge *merge, uint32_t order_count);
+void policy_merge_fini(struct policy_merge *merge);
+void policy_merge_touch_all(struct policy *policy);
+
+/* The order of this layer may have another worst now, or one that compares otherwise. */
+static inline void policy_merge_touch(struct policy *policy, uint32_t layer)
+{
+	struct policy_merge *merge = &policy->merge;
+	uint32_t order = policy->order_count == 1 ? 0 : layer;
+
+	if (merge->is_touched[order])
+		return;
+	merge->is_touched[order] = 1;
+	merge->touched[merge->touched_count++] = order;
 }
 
 /* Slots of one order: its layer's share, or all of them where there is one order. Not ceilings, which add up to more. */

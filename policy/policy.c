@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all policies share: who is resident, what the pool allows, the merge of orders, and the calls through the tables. */
+/* What all policies share: who is resident, what the capacities are, and the calls through the tables. */
 #include "policy/policy.h"
 
 #include "base/check.h"
@@ -96,11 +96,10 @@ static int fill_base(struct policy *policy, const struct policy_setup *setup)
 	policy->bytes_of = calloc(objects, sizeof *policy->bytes_of);
 	policy->resident = calloc(objects, 1);
 	policy->layer = calloc(layers, sizeof *policy->layer);
-	policy->cursor = calloc(policy->order_count, sizeof *policy->cursor);
 	if (setup->capacity_of_layer != NULL)
 		policy->given_capacity = calloc(layers, sizeof *policy->given_capacity);
 	if (policy->layer_of == NULL || policy->bytes_of == NULL || policy->resident == NULL || policy->layer == NULL ||
-	    policy->cursor == NULL || (setup->capacity_of_layer != NULL && policy->given_capacity == NULL))
+	    (setup->capacity_of_layer != NULL && policy->given_capacity == NULL))
 		return -ENOMEM;
 	memcpy(policy->layer_of, setup->layer_of, objects * sizeof *policy->layer_of);
 	memcpy(policy->bytes_of, setup->bytes_of, objects * sizeof *policy->bytes_of);
@@ -108,7 +107,7 @@ static int fill_base(struct policy *policy, const struct policy_setup *setup)
 		memcpy(policy->given_capacity, setup->capacity_of_layer, layers * sizeof *policy->given_capacity);
 	policy->given_budget_bytes = setup->budget_bytes;
 	fill_layers(policy, setup);
-	return 0;
+	return policy_merge_init(&policy->merge, policy->order_count);
 }
 
 static void set_capacities(struct policy *policy, uint64_t budget_bytes);
@@ -159,7 +158,7 @@ struct policy *policy_destroy(struct policy *policy)
 	if (policy == NULL)
 		return NULL;
 	policy->ops->fini(policy);
-	free(policy->cursor);
+	policy_merge_fini(&policy->merge);
 	free(policy->layer_of);
 	free(policy->bytes_of);
 	free(policy->given_capacity);
@@ -257,6 +256,7 @@ void policy_set_budget(struct policy *policy, uint64_t budget_bytes)
 	set_capacities(policy, budget_bytes);
 	if (policy->ops->resize != NULL)
 		policy->ops->resize(policy);
+	policy_merge_touch_all(policy);
 }
 
 int policy_set_capacities(struct policy *policy, const uint32_t *capacity)
@@ -276,6 +276,7 @@ void policy_set_miss_us(struct policy *policy, uint32_t layer, float miss_us)
 	CNRE_CHECK(layer < policy->layer_count);
 	if (policy->ops->set_miss_us != NULL)
 		policy->ops->set_miss_us(policy, layer, miss_us);
+	policy_merge_touch(policy, layer);
 }
 
 uint32_t policy_order_slots(const struct policy *policy, uint32_t order)
@@ -285,11 +286,6 @@ uint32_t policy_order_slots(const struct policy *policy, uint32_t order)
 	return policy->layer[order].slots;
 }
 
-static int has_layer_bounds(const struct policy *policy)
-{
-	return policy->pool == POLICY_POOL_LAYER || policy->pool == POLICY_POOL_SOFT;
-}
-
 void policy_get_layer(const struct policy *policy, uint32_t layer, struct policy_layer *ret_layer)
 {
 	const struct policy_layer_state *state = &policy->layer[layer];
@@ -297,7 +293,7 @@ void policy_get_layer(const struct policy *policy, uint32_t layer, struct policy
 	CNRE_CHECK(layer < policy->layer_count);
 	*ret_layer = (struct policy_layer){
 		.resident = state->resident,
-		.capacity = has_layer_bounds(policy) ? state->capacity : POLICY_NONE,
+		.capacity = policy_has_layer_bounds(policy) ? state->capacity : POLICY_NONE,
 		.floor = policy->pool == POLICY_POOL_SOFT ? state->floor : 0,
 		.visits = state->visits,
 	};
@@ -312,6 +308,7 @@ void policy_visit(struct policy *policy, uint32_t layer, uint32_t token_count)
 	policy->layer[layer].visited_at = ++policy->visits;
 	if (policy->ops->visit != NULL)
 		policy->ops->visit(policy, layer, token_count);
+	policy_merge_touch(policy, layer);
 }
 
 /* What the client found is its own affair: it may have looked before the latest change. Here, who is resident decides. */
@@ -320,6 +317,7 @@ void policy_access(struct policy *policy, uint32_t object)
 	CNRE_CHECK(object < policy->object_count);
 	if (policy->ops->access != NULL)
 		policy->ops->access(policy, object);
+	policy_merge_touch(policy, policy->layer_of[object]);
 }
 
 void policy_add(struct policy *policy, uint32_t object)
@@ -329,6 +327,7 @@ void policy_add(struct policy *policy, uint32_t object)
 	policy->layer[policy->layer_of[object]].resident++;
 	policy->resident_count++;
 	policy->ops->add(policy, object);
+	policy_merge_touch(policy, policy->layer_of[object]);
 }
 
 void policy_remove(struct policy *policy, uint32_t object)
@@ -338,6 +337,7 @@ void policy_remove(struct policy *policy, uint32_t object)
 	policy->resident[object] = 0;
 	policy->layer[policy->layer_of[object]].resident--;
 	policy->resident_count--;
+	policy_merge_touch(policy, policy->layer_of[object]);
 }
 
 int policy_is_resident(const struct policy *policy, uint32_t object)
@@ -345,60 +345,7 @@ int policy_is_resident(const struct policy *policy, uint32_t object)
 	return policy->resident[object];
 }
 
-/* ---- victims ---- */
-
-static int is_full(const struct policy *policy, uint32_t layer)
-{
-	return has_layer_bounds(policy) && policy->layer[layer].resident >= policy->layer[layer].capacity;
-}
-
-int policy_must_replace(const struct policy *policy, uint32_t object)
-{
-	return is_full(policy, policy->layer_of[object]);
-}
-
-/* A layer gives what it has above its floor; to itself, and to a shrinking budget, everything. */
-static int may_give(const struct policy *policy, uint32_t layer)
-{
-	return policy->sought == POLICY_NONE || policy->pool != POLICY_POOL_SOFT || layer == policy->layer_of[policy->sought] ||
-	       policy->layer[layer].resident > policy->layer[layer].floor;
-}
-
-void policy_seek(struct policy *policy, uint32_t object)
-{
-	uint32_t layer = object == POLICY_NONE ? POLICY_NONE : policy->layer_of[object];
-	int only_its_own = object != POLICY_NONE && is_full(policy, layer);
-
-	policy->sought = object;
-	policy->first_order = only_its_own && policy->order_count > 1 ? layer : 0;
-	policy->end_order = only_its_own && policy->order_count > 1 ? layer + 1 : policy->order_count;
-	for (uint32_t order = policy->first_order; order < policy->end_order; order++)
-		policy->cursor[order] = policy->order_count == 1 || may_give(policy, order) ? policy->ops->worst(policy, order)
-											     : POLICY_NONE;
-}
-
-static uint32_t take_next(struct policy *policy)
-{
-	uint32_t first = policy->first_order, victim;
-
-	for (uint32_t order = first + 1; order < policy->end_order; order++) {
-		uint32_t a = policy->cursor[order], b = policy->cursor[first];
-
-		if (a != POLICY_NONE && (b == POLICY_NONE || policy->ops->goes_first(policy, a, b)))
-			first = order;
-	}
-	victim = policy->cursor[first];
-	if (victim != POLICY_NONE)
-		policy->cursor[first] = policy->ops->after(policy, victim);
-	return victim;
-}
-
-uint32_t policy_next(struct policy *policy)
-{
-	uint32_t victim = take_next(policy);
-
-	return victim != POLICY_NONE && victim == policy->sought ? take_next(policy) : victim;
-}
+/* ---- worth ---- */
 
 int policy_prefers(const struct policy *policy, uint32_t object, uint32_t victim, float hysteresis)
 {
