@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular files, read to the full length; see file.h. */
+/* Regular files, read to the full length and written whole; see file.h. */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,4 +55,59 @@ int64_t cnre_file_read(int fd, void *buffer, uint64_t bytes, uint64_t offset)
 		got += (uint64_t)n;
 	}
 	return (int64_t)got;
+}
+
+int cnre_file_write(int fd, const void *buffer, uint64_t bytes)
+{
+	const unsigned char *from = buffer;
+
+	while (bytes > 0) {
+		ssize_t n = write(fd, from, bytes < READ_BYTES_MAX ? (size_t)bytes : READ_BYTES_MAX);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		from += n;
+		bytes -= (uint64_t)n;
+	}
+	return 0;
+}
+
+/* The name is on the drive, too. A folder that cannot be synced costs at most the new content. */
+static void sync_folder(const char *path)
+{
+	char *copy = strdup(path);
+	int fd = copy != NULL ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+	if (fd >= 0) {
+		(void)fsync(fd);
+		(void)close(fd);
+	}
+	free(copy);
+}
+
+int cnre_file_replace(const char *path, const void *bytes, uint64_t count)
+{
+	char fresh[PATH_MAX];
+	int fd, r = snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
+
+	if (r < 0 || (size_t)r >= sizeof fresh)
+		return -ENAMETOOLONG;
+	fd = mkostemp(fresh, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = cnre_file_write(fd, bytes, count);
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
+	if (close(fd) < 0 && r == 0)
+		r = -errno;
+	if (r == 0 && rename(fresh, path) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)unlink(fresh);
+		return r;
+	}
+	sync_folder(path);
+	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and reading the regular files of a checkpoint. A name that is a FIFO, a device or a directory is refused
- * instead of blocking; reads continue after signals and partial results (one pread stops near 2 GiB). Not for
- * expert payload: that is the loader's.
+ * Regular files: opened and read without blocking on a FIFO or a device that has their name, written whole or not at all.
+ * Reads and writes continue after signals and partial results (one pread stops near 2 GiB). Not for expert payload: that
+ * is the loader's.
  */
 #ifndef CNRE_BASE_FILE_H
 #define CNRE_BASE_FILE_H
@@ -22,5 +22,16 @@ int cnre_file_open(int directory_fd, const char *name, uint64_t *ret_bytes);
 
 /* Reads until `bytes` have arrived or the file ends. Returns how many, or -errno. */
 int64_t cnre_file_read(int fd, void *buffer, uint64_t bytes, uint64_t offset);
+
+/* All of it, from where the descriptor stands. 0 or -errno; then part of it may be written. */
+int cnre_file_write(int fd, const void *buffer, uint64_t bytes);
+
+/*
+ * cnre_file_replace - a file's new content, or its old one
+ *
+ * Written beside it, synced, renamed over it: a crash leaves the one or the other. Mode 0600 less the umask.
+ * Returns:  0 or -errno; then the old one is as it was.
+ */
+int cnre_file_replace(const char *path, const void *bytes, uint64_t count);
 
 #endif

@@ -336,63 +336,37 @@ static void write_section(const struct digest_table *table, const struct served_
 				      catalog->object[i].expert, table->digest[model->first_owner + i]);
 }
 
-/* Takes the descriptor. 0 once everything is on the drive, or -errno. */
-static int write_manifest(const struct digest_table *table, int fd)
+/* The whole manifest in memory of its own. 0 or -ENOMEM. */
+static int make_manifest(const struct digest_table *table, char **ret_text, size_t *ret_bytes)
 {
-	FILE *file = fdopen(fd, "w");
-	int r;
+	FILE *file;
+	int failed;
 
-	if (file == NULL) {
-		r = -errno;
-		(void)close(fd);
-		return r;
-	}
+	*ret_text = NULL;
+	file = open_memstream(ret_text, ret_bytes);
+	if (file == NULL)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < table->model_count; i++)
 		write_section(table, &table->model[i], file);
-	/* The stream remembers that an earlier write failed, but not why. */
-	r = ferror(file) ? -EIO : fflush(file) == 0 && fsync(fd) == 0 ? 0 : -errno;
-	if (fclose(file) != 0 && r == 0)
-		r = -errno;
-	return r;
-}
-
-/* The name is on the drive, too. A folder that cannot be synced costs at most the new manifest. */
-static void sync_folder(const char *path)
-{
-	char *copy = strdup(path);
-	int fd = copy != NULL ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-
-	if (fd >= 0) {
-		(void)fsync(fd);
-		(void)close(fd);
-	}
-	free(copy);
+	failed = ferror(file);
+	return fclose(file) != 0 || failed ? -ENOMEM : 0;
 }
 
 int digest_save(struct digest_table *table, char *message, size_t message_bytes)
 {
-	char fresh[PATH_MAX];
-	int r, fd;
+	char *text;
+	size_t bytes;
+	int r;
 
 	if (table->path == NULL || !table->is_changed)
 		return 0;
-	r = snprintf(fresh, sizeof fresh, "%s.XXXXXX", table->path);
-	if (r < 0 || (size_t)r >= sizeof fresh)
-		return cnre_message(message, message_bytes, -ENAMETOOLONG, "digests: %.200s...: the path is too long",
-				    table->path);
-	fd = mkostemp(fresh, O_CLOEXEC);
-	if (fd < 0)
-		return cnre_message(message, message_bytes, -errno, "digests: %s: not written: %s", table->path,
-				    strerror(errno));
-	r = write_manifest(table, fd);
-	if (r == 0 && rename(fresh, table->path) < 0)
-		r = -errno;
-	if (r < 0) {
-		(void)unlink(fresh);
-		return cnre_message(message, message_bytes, r, "digests: %s: not written: %s", table->path,
+	r = make_manifest(table, &text, &bytes);
+	if (r == 0)
+		r = cnre_file_replace(table->path, text, bytes);
+	free(text);
+	if (r < 0)
+		return cnre_message(message, message_bytes, r, "digests: %.300s: not written: %s", table->path,
 				    strerror(-r));
-	}
-	sync_folder(table->path);
 	table->is_changed = 0;
 	return 0;
 }
