@@ -78,7 +78,6 @@ static void fill_layers(struct policy *policy, const struct policy_setup *setup)
 
 		layer->first_object = i;
 		layer->object_count++;
-		layer->floor = setup->floor_slots;
 		if (layer->slot_bytes < setup->bytes_of[i])
 			layer->slot_bytes = setup->bytes_of[i];
 		policy->all_bytes += setup->bytes_of[i];
@@ -129,6 +128,7 @@ static int create(struct policy **ret_policy, const struct policy_ops *ops, cons
 	policy->ops = ops;
 	policy->pool = pool;
 	policy->soft_ceiling = tuning->soft_ceiling;
+	policy->floor_slots = setup->floor_slots;
 	r = fill_base(policy, setup);
 	if (r == 0) {
 		set_capacities(policy, setup->budget_bytes);
@@ -242,6 +242,8 @@ static void set_capacities(struct policy *policy, uint64_t budget_bytes)
 		struct policy_layer_state *layer = &policy->layer[i];
 
 		layer->slots = layer->capacity;
+		/* Floors beyond what there is would let the first layers starve the last ones. */
+		layer->floor = layer->slots < policy->floor_slots ? layer->slots : policy->floor_slots;
 		if (policy->given_capacity != NULL)
 			bound(layer, floor(policy->given_capacity[i] * scale));
 		else if (policy->pool == POLICY_POOL_SOFT)

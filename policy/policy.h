@@ -52,7 +52,7 @@ struct policy_setup {
 	uint64_t budget_bytes;            /* capacities, segments and shares are derived from it */
 	enum policy_pool pool;
 	const uint32_t *capacity_of_layer; /* [layer_count] in objects, or NULL: equal, as policy_equal_capacities */
-	uint32_t floor_slots;             /* soft pool: each layer keeps that many; the routed top-k, 0: unknown */
+	uint32_t floor_slots;             /* soft pool: each layer keeps that many, or its equal share if that is less; top-k, 0: none */
 	const uint32_t *prior_of;         /* [object_count] uses in a history, or NULL: lru+pin, cost */
 	const float *miss_us_of_layer;    /* [layer_count] marginal felt cost of a miss, or NULL: all alike */
 	const struct policy_tuning *tuning; /* NULL: policy_tuning_default */
