@@ -129,6 +129,6 @@ static inline int policy_ran_later(const struct policy *policy, uint32_t a, uint
 }
 
 extern const struct policy_ops policy_lru, policy_fifo, policy_engine_lru, policy_lru_pin, policy_lfu, policy_lfru, policy_slru,
-	policy_tinylfu;
+	policy_tinylfu, policy_cost;
 
 #endif

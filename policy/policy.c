@@ -20,6 +20,7 @@ static const struct policy_ops *const policies[] = {
 	&policy_lfru,
 	&policy_slru,
 	&policy_tinylfu,
+	&policy_cost,
 };
 
 /* ---- creation ---- */
