@@ -30,15 +30,18 @@ double felt_marginal_us(const struct felt_curve *curve, double misses);
 int felt_per_miss_us(double wait_s, uint64_t misses, int misses_known, double *ret_us);
 
 /* Measured visits of one layer, summed up by their number of misses: bounded, whatever the length of the run. */
-#define FELT_MISSES_MAX 64u          /* more misses in a visit count as that many */
+#define FELT_MISSES_MAX 64u          /* visits with more share the last bin, with their misses */
 struct felt_samples {
 	struct felt_bin { uint64_t visits; double misses, wait_us; } bin[FELT_MISSES_MAX + 1];
 };
-void felt_add(struct felt_samples *samples, uint32_t misses, double wait_us);
+void felt_add(struct felt_samples *samples, uint32_t misses, double wait_us); /* a wait that is no number is left out */
 /* Halves what was seen, so that new visits count more. */
 void felt_age(struct felt_samples *samples);
-/* Least squares with both parameters >= 0. 0, or -ENODATA: fewer than two levels of misses were seen; *ret_curve then is
- * the line through the origin if one level was, and untouched if none. */
+/*
+ * Least squares with both parameters >= 0. 0, or -ENODATA: fewer than two levels of misses were seen, none at all not
+ * counted, since no misses cost nothing on any curve; *ret_curve then is the line through the origin if one level was, and
+ * untouched if none.
+ */
 int felt_fit(const struct felt_samples *samples, struct felt_curve *ret_curve);
 
 #endif
