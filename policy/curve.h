@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Misses of LRU at every capacity at once, per layer, exactly (Mattson): each access costs a walk down the layer's stack.
+ * Misses of LRU at every capacity at once, per layer, exactly (Mattson): each access costs a pass over the layer's ranks.
  * At 256 experts that is some tens of nanoseconds, so nothing is sampled.
  */
 #ifndef CNRE_POLICY_CURVE_H
@@ -10,7 +10,7 @@
 
 struct curves;
 
-/* 0, -EINVAL or -ENOMEM. layer_of: ascending, [object_count]. */
+/* 0, -EINVAL or -ENOMEM. layer_of: ascending, [object_count]; at most 65535 objects in a layer. */
 int curves_create(struct curves **ret_curves, uint32_t object_count, uint32_t layer_count, const uint32_t *layer_of);
 struct curves *curves_destroy(struct curves *curves); /* NULL is fine; returns NULL */
 
