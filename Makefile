@@ -54,15 +54,15 @@ cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra 
 # ---- sources, by folder ----
 base_sources := check.c crash.c size.c log.c message.c file.c fingerprint.c
 shm_sources := futex.c ring.c access_log.c segment.c numa.c packet.c wire.c counters.c
-policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c
+policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c
 model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c usage.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
-	directory.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c report.c match.c reservation.c peer.c \
+	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c report.c match.c reservation.c peer.c \
 	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c serve.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c stats.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
-	set.c reset.c
+	layers.c set.c policy.c reset.c trace.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
 engine_sources := main.c options.c tokens.c message.c config.c shard.c weights.c kernel.c kernel_plain.c kernel_avx2.c \
 	kernel_avx512.c quantised.c pool.c matmul.c vector.c attention.c router.c expert.c expert_table.c forward.c lru.c \
@@ -143,7 +143,7 @@ test_archives_model := model base
 test_archives_manager := manager model policy shm base
 test_archives_client := client shm base
 test_archives_engine := engine client shm base
-test_archives_system := client manager shm base
+test_archives_system := client manager policy shm base
 test_archives_ctl := ctl shm base
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
 

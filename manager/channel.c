@@ -5,6 +5,8 @@
  */
 #include "manager/channel.h"
 
+#include "base/clock.h"
+#include "manager/feed.h"
 #include "manager/residency.h"
 #include "manager/session.h"
 #include "shm/ledger.h"
@@ -23,31 +25,47 @@ static void follow_entry(struct session *session, uint64_t entry)
 	switch (cnre_log_kind_of(entry)) {
 	case CNRE_LOG_VISIT:
 		if (value < catalog->layer_count)
-			residency_visit(session->manager, session, value, cnre_log_argument(entry));
+			feed_visit(session->manager, session, value, cnre_log_argument(entry));
 		else
 			count_invalid(session);
 		break;
 	case CNRE_LOG_ACCESS:
 		if (value < catalog->object_count)
-			residency_access(session->manager, session->model->first_owner + value);
+			feed_access(session->manager, session, value, cnre_log_argument(entry) != 0);
 		else
 			count_invalid(session);
 		break;
 	case CNRE_LOG_TOKEN_END:
+		feed_token_end(session->manager, session, value);
 		break;
 	default:
 		count_invalid(session);
 	}
 }
 
-static void follow_log(struct session *session)
+/* How many words there were. */
+static uint32_t follow_log(struct session *session)
 {
 	const _Atomic uint64_t *log = cnre_access_log_of(session->channel);
 	uint64_t lost = session->log_reader.lost_count, entry;
+	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < CHANNEL_LOG_PER_TURN && cnre_access_log_next(log, &session->log_reader, &entry); i++)
+	while (count < CHANNEL_LOG_PER_TURN && cnre_access_log_next(log, &session->log_reader, &entry)) {
 		follow_entry(session, entry);
-	cnre_counter_add(&session->manager->counters->log_lost, session->log_reader.lost_count - lost);
+		count++;
+	}
+	lost = session->log_reader.lost_count - lost;
+	if (lost > 0) {
+		cnre_counter_add(&session->manager->counters->log_lost, lost);
+		feed_lost(session->manager, session, lost);
+	}
+	return count;
+}
+
+void channel_finish(struct session *session)
+{
+	for (uint32_t turns = 0; turns < CNRE_LOG_ENTRIES / CHANNEL_LOG_PER_TURN; turns++)
+		(void)follow_log(session);
 }
 
 static void take_request(struct session *session, const struct cnre_request *request)
@@ -80,7 +98,7 @@ static int serve(struct session *session)
 	struct cnre_request request;
 	uint32_t taken = 0;
 
-	follow_log(session);
+	session->manager->log_words += follow_log(session);
 	while (taken < CHANNEL_REQUESTS_PER_TURN && cnre_ring_take(session->channel, &session->ring_head, &request)) {
 		take_request(session, &request);
 		taken++;
@@ -94,11 +112,22 @@ static int serve(struct session *session)
 
 int channel_serve_all(struct manager *manager)
 {
+	uint64_t log_words = manager->log_words;
+	int64_t now_ns = cnre_clock_now_ns();
 	int busy = 0;
 
 	for (uint32_t i = 0; i < manager->sessions->active_count; i++)
 		busy |= serve(manager->sessions->active[i]);
+	if (manager->log_words != log_words)
+		manager->log_heard_ns = now_ns;
+	manager->log_due_ns = now_ns + (now_ns - manager->log_heard_ns < CHANNEL_LOG_IDLE_NS ? CHANNEL_LOG_EVERY_NS
+											     : CHANNEL_LOG_IDLE_NS);
 	return busy;
+}
+
+int64_t channel_deadline_ns(const struct manager *manager)
+{
+	return manager->sessions->active_count > 0 ? manager->log_due_ns : CNRE_NEVER;
 }
 
 int channel_any_pending(struct manager *manager)

@@ -7,12 +7,25 @@
 
 #define CHANNEL_REQUESTS_PER_TURN 16u     /* of one client, so that nobody waits behind a flood (R34) */
 #define CHANNEL_LOG_PER_TURN 4096u
+/*
+ * Hits ring no bell, so the logs of clients that only hit are looked at by time, before they are written over: at this
+ * interval while somebody writes, and at the longer one while nobody does.
+ */
+#define CHANNEL_LOG_EVERY_NS 50000000
+#define CHANNEL_LOG_IDLE_NS 1000000000
+
+struct session;
 
 /* One turn over all clients. 1 if something was there, and more may be. */
 int channel_serve_all(struct manager *manager);
 
+/* When the logs want to be looked at again; CNRE_NEVER: there are no clients. */
+int64_t channel_deadline_ns(const struct manager *manager);
+
+/* What a client that ends has written and nobody has read yet. */
+void channel_finish(struct session *session);
+
 /* Asks for everything that a client holds leases of and that is not there. */
-struct session;
 void channel_scan_wants(struct session *session);
 
 /* Whether any client has posted what was not taken yet (the last look before sleeping). */

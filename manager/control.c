@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/control_inner.h"
 #include "manager/measure.h"
 #include "manager/pool.h"
 #include "manager/report.h"
@@ -14,20 +15,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct answer {
-	int status;
-	json_t *json;      /* on success; owned */
-	char message[256]; /* on failure */
-};
-
-static void refuse(struct answer *answer, int status, const char *message)
+void control_refuse(struct answer *answer, int status, const char *message)
 {
 	answer->status = status;
 	(void)snprintf(answer->message, sizeof answer->message, "%s", message);
@@ -94,7 +88,7 @@ static void answer_set_ram(struct manager *manager, const char *value, struct an
 	int r;
 
 	if (value == NULL || cnre_size_parse(value, &bytes) < 0) {
-		refuse(answer, -EINVAL, "not a size: write for example 80G or 512M");
+		control_refuse(answer, -EINVAL, "not a size: write for example 80G or 512M");
 		return;
 	}
 	r = decide_again(manager, &bytes, answer->message, sizeof answer->message);
@@ -116,7 +110,7 @@ static void answer_set_ram(struct manager *manager, const char *value, struct an
 		return;
 	}
 	if (r < 0) {
-		refuse(answer, r, strerror(-r));
+		control_refuse(answer, r, strerror(-r));
 		return;
 	}
 	measure_budget_changed(manager);
@@ -134,7 +128,7 @@ static void answer_set(struct manager *manager, const json_t *request, struct an
 	if (key != NULL && strcmp(key, "ram") == 0)
 		answer_set_ram(manager, json_string_value(json_object_get(request, "value")), answer);
 	else
-		refuse(answer, -EINVAL, "no such setting: \"ram\" can be set");
+		control_refuse(answer, -EINVAL, "no such setting: \"ram\" can be set");
 }
 
 static void answer_reset(struct manager *manager, struct answer *answer)
@@ -145,28 +139,77 @@ static void answer_reset(struct manager *manager, struct answer *answer)
 	answer->json = json_pack("{s:I, s:I}", "evicted", (json_int_t)evicted, "kept", (json_int_t)kept);
 }
 
-static void answer_verb(struct manager *manager, const struct peer *peer, const json_t *request, struct answer *answer)
+/* From now on, and for successors too: the state segment keeps what was said. */
+static void answer_policy(struct manager *manager, const json_t *request, struct answer *answer)
 {
-	const char *verb = json_string_value(json_object_get(request, "verb"));
+	const char *name = json_string_value(json_object_get(request, "name"));
+	int r = name == NULL || strlen(name) >= CNRE_NAME_BYTES ? -ENOENT : residency_set_policy(manager, name);
 
-	if (verb == NULL)
-		refuse(answer, -EINVAL, "the request names no verb");
-	else if (strcmp(verb, "status") == 0)
+	if (r == -ENOENT)
+		control_refuse(answer, r, "no such policy: cnre-managerd(8) lists them under --policy");
+	else if (r == -EINVAL)
+		control_refuse(answer, r, "this policy does not go with the manager's --pool");
+	else if (r < 0)
+		control_refuse(answer, r, strerror(-r));
+	if (r < 0)
+		return;
+	(void)snprintf(manager->state->policy, sizeof manager->state->policy, "%s", name);
+	cnre_log(CNRE_LOG_NOTICE, "policy: %s from now on", name);
+	answer->json = json_pack("{s:s}", "policy", residency_policy_name(manager));
+}
+
+/* 1: it was a question, and is answered. */
+static int answer_question(struct manager *manager, const char *verb, struct answer *answer)
+{
+	if (strcmp(verb, "status") == 0)
 		answer->json = report_status(manager);
 	else if (strcmp(verb, "stats") == 0)
 		answer->json = report_stats(manager);
 	else if (strcmp(verb, "clients") == 0)
 		answer->json = report_clients(manager);
-	else if (strcmp(verb, "set") != 0 && strcmp(verb, "reset") != 0)
-		refuse(answer, -EINVAL, "no such verb: status, stats, clients, set, reset");
-	else if (!peer_may_administer(peer))
-		refuse(answer, -EPERM, "only root and the manager's own user may change it");
-	else if (strcmp(verb, "set") == 0)
-		answer_set(manager, request, answer);
+	else if (strcmp(verb, "layers") == 0)
+		answer->json = report_layers(manager);
 	else
+		return 0;
+	return 1;
+}
+
+static void answer_order(struct manager *manager, const char *verb, const json_t *request, int *fd, struct answer *answer)
+{
+	if (strcmp(verb, "set") == 0)
+		answer_set(manager, request, answer);
+	else if (strcmp(verb, "reset") == 0)
 		answer_reset(manager, answer);
+	else if (strcmp(verb, "policy") == 0)
+		answer_policy(manager, request, answer);
+	else
+		control_trace(manager, request, fd, answer);
+}
+
+static int is_order(const char *verb)
+{
+	return strcmp(verb, "set") == 0 || strcmp(verb, "reset") == 0 || strcmp(verb, "policy") == 0 ||
+	       strcmp(verb, "trace") == 0;
+}
+
+static void answer_verb(struct manager *manager, const struct peer *peer, const json_t *request, int *fd,
+			struct answer *answer)
+{
+	const char *verb = json_string_value(json_object_get(request, "verb"));
+
+	if (verb == NULL)
+		control_refuse(answer, -EINVAL, "the request names no verb");
+	else if (answer_question(manager, verb, answer))
+		; /* anybody who may connect may ask */
+	else if (!is_order(verb))
+		control_refuse(answer, -EINVAL,
+			       "no such verb: status, stats, clients, layers, set, reset, policy, trace");
+	else if (!peer_may_administer(peer))
+		control_refuse(answer, -EPERM, "only root and the manager's own user may change it");
+	else
+		answer_order(manager, verb, request, fd, answer);
 	if (answer->status == 0 && answer->json == NULL)
-		refuse(answer, -ENOMEM, "out of memory");
+		control_refuse(answer, -ENOMEM, "out of memory");
 }
 
 /* The JSON text in a sealed memfd: no bound by the socket's buffer, and the asker cannot be made to wait for us. */
@@ -209,7 +252,7 @@ static int send_answer(int socket, uint32_t id, struct answer *answer)
 		free(text);
 		if (fd < 0) {
 			reply.text_bytes = 0;
-			refuse(answer, fd, strerror(-fd));
+			control_refuse(answer, fd, strerror(-fd));
 		}
 	}
 	reply.status = answer->status;
@@ -221,7 +264,7 @@ static int send_answer(int socket, uint32_t id, struct answer *answer)
 	return r;
 }
 
-int control_answer(struct manager *manager, const struct peer *peer, const struct cnre_wire_control *request)
+int control_answer(struct manager *manager, const struct peer *peer, const struct cnre_wire_control *request, int fd)
 {
 	size_t bytes = request->header.bytes - sizeof *request; /* the receiver has checked that it arrived */
 	struct answer answer = {0};
@@ -231,13 +274,15 @@ int control_answer(struct manager *manager, const struct peer *peer, const struc
 	if (bytes <= CNRE_WIRE_CONTROL_MAX)
 		json = json_loadb(request->text, bytes, JSON_REJECT_DUPLICATES, NULL);
 	if (cnre_wire_has_unread(peer->socket))
-		refuse(&answer, -EAGAIN, "the answer before was not read yet: read it, then ask again");
+		control_refuse(&answer, -EAGAIN, "the answer before was not read yet: read it, then ask again");
 	else if (json_is_object(json))
-		answer_verb(manager, peer, json, &answer);
+		answer_verb(manager, peer, json, &fd, &answer);
 	else
-		refuse(&answer, -EINVAL, "the request is not a JSON object");
+		control_refuse(&answer, -EINVAL, "the request is not a JSON object");
 	r = send_answer(peer->socket, request->header.id, &answer);
 	json_decref(answer.json);
 	json_decref(json);
+	if (fd >= 0)
+		(void)close(fd);
 	return r;
 }

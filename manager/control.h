@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control plane: JSON requests of cnrectl and their answers. {"verb":"status"|"stats"|"clients"|"reset"} or
- * {"verb":"set","key":"ram","value":"80G"}. Reading is for everyone who may connect; changing is for root and the
- * manager's own user.
+ * The control plane: JSON requests of cnrectl and their answers: {"verb":"status"|"stats"|"clients"|"layers"|"reset"},
+ * {"verb":"set","key":"ram","value":"80G"}, {"verb":"policy","name":"cost"}, and {"verb":"trace","action":"record"} with
+ * a file opened for writing beside it. Asking is for everyone who may connect; changing is for root and the manager's own
+ * user.
  */
 #ifndef CNRE_MANAGER_CONTROL_H
 #define CNRE_MANAGER_CONTROL_H
@@ -11,7 +12,10 @@
 #include "manager/peer.h"
 #include "shm/wire.h"
 
-/* Answers one request on the peer's socket. 0, or -errno when the answer could not be sent. */
-int control_answer(struct manager *manager, const struct peer *peer, const struct cnre_wire_control *request);
+/*
+ * Answers one request on the peer's socket. fd: what came with it, or -1; closed here where nobody takes it over.
+ * 0, or -errno when the answer could not be sent.
+ */
+int control_answer(struct manager *manager, const struct peer *peer, const struct cnre_wire_control *request, int fd);
 
 #endif

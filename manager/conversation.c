@@ -105,7 +105,7 @@ static void converse(struct session *session)
 	if (cnre_wire_expect(buffer, r, CNRE_WIRE_SEGMENTS, sizeof(struct cnre_wire_segments)) == 0)
 		r = answer_segments(session, (const struct cnre_wire_segments *)buffer);
 	else if (cnre_wire_expect(buffer, r, CNRE_WIRE_CONTROL, sizeof(struct cnre_wire_control)) == 0)
-		r = control_answer(session->manager, &session->peer, (const struct cnre_wire_control *)buffer);
+		r = control_answer(session->manager, &session->peer, (const struct cnre_wire_control *)buffer, -1);
 	else
 		r = -EBADMSG;
 	if (r < 0)

@@ -91,11 +91,30 @@ static int take_hello(struct connection *connection, const struct cnre_wire_hell
 	return loop_add(connection->manager->loop, &connection->source, EPOLLIN | EPOLLRDHUP) < 0 ? -EPIPE : 1;
 }
 
+/* One message, and at most one descriptor; none is ever installed for somebody who may not give orders. */
+static int receive(struct connection *connection, void *buffer, int *ret_fd)
+{
+	int fds[CNRE_WIRE_FDS_MAX], r;
+	size_t count = 0;
+
+	*ret_fd = -1;
+	if (!peer_may_administer(&connection->peer))
+		return cnre_wire_receive(connection->peer.socket, buffer, NULL, NULL);
+	r = cnre_wire_receive(connection->peer.socket, buffer, fds, &count);
+	if (r <= 0)
+		return r;
+	for (size_t i = 1; i < count; i++)
+		(void)close(fds[i]);
+	if (count > 0)
+		*ret_fd = fds[0];
+	return r;
+}
+
 /* A client of another layout version cannot understand our structs, but the header and the status are where they were. */
 static int take_message(struct connection *connection)
 {
 	_Alignas(8) char buffer[CNRE_WIRE_MESSAGE_MAX];
-	int r = cnre_wire_receive(connection->peer.socket, buffer, NULL, NULL);
+	int fd, r = receive(connection, buffer, &fd);
 
 	if (r == -EAGAIN)
 		return 1;
@@ -108,13 +127,15 @@ static int take_message(struct connection *connection)
 	if (r <= 0)
 		return -EPIPE;
 	connection->heard_ns = cnre_clock_now_ns();
-	if (cnre_wire_expect(buffer, r, CNRE_WIRE_HELLO, sizeof(struct cnre_wire_hello)) == 0)
+	if (fd < 0 && cnre_wire_expect(buffer, r, CNRE_WIRE_HELLO, sizeof(struct cnre_wire_hello)) == 0)
 		return take_hello(connection, (const struct cnre_wire_hello *)buffer);
 	if (cnre_wire_expect(buffer, r, CNRE_WIRE_CONTROL, sizeof(struct cnre_wire_control)) == 0)
-		return control_answer(connection->manager, &connection->peer,
-				      (const struct cnre_wire_control *)buffer) < 0
+		return control_answer(connection->manager, &connection->peer, (const struct cnre_wire_control *)buffer,
+				      fd) < 0
 			       ? -EPIPE
 			       : 1;
+	if (fd >= 0)
+		(void)close(fd);
 	return -EBADMSG;
 }
 

@@ -64,6 +64,8 @@ static struct serve_setup setup_from(const struct settings *settings, const char
 		.first_backing = first_backing(settings),
 		.numa_node = settings->numa,
 		.policy = settings->policy,
+		.pool = settings->pool,
+		.usage = settings->usage,
 		.clients_max = settings->clients_max,
 		.verify_loads = settings->verify == SETTINGS_VERIFY_LOAD,
 		.read_timeout_ns = (int64_t)settings->read_timeout_ns,

@@ -21,6 +21,7 @@
 struct bell;
 struct fences;
 struct digest_table;
+struct feed;
 struct listener;
 struct loader;
 struct loop;
@@ -58,6 +59,7 @@ struct manager {
 	uint64_t slab_bytes_total;        /* all objects of all models */
 	struct pool *pool;
 	struct loader *loader;
+	struct feed *feed;                /* who learns from what clients did */
 	struct residency *residency;
 	struct session_table *sessions;
 	struct worker *worker;
@@ -65,6 +67,8 @@ struct manager {
 	int verifies_loads;               /* every load is hashed and compared */
 	int64_t read_timeout_ns;          /* a drive must answer in it; 0: it may take for ever */
 	struct scrub *scrub;              /* NULL: off */
+	uint64_t log_words;               /* of all access logs, since the start */
+	int64_t log_heard_ns, log_due_ns; /* the last time there were any; the next look */
 	struct bell *bell;
 	struct loop *loop;
 	struct listener *listener;

@@ -314,3 +314,8 @@ json_t *report_clients(struct manager *manager)
 		(void)json_array_append_new(list, report_client(manager->sessions->active[i]));
 	return json_pack("{s:o}", "clients", list);
 }
+
+json_t *report_text(const char *bytes)
+{
+	return text(bytes);
+}

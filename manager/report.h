@@ -9,6 +9,10 @@ struct json_t;
 
 struct json_t *report_status(struct manager *manager);
 struct json_t *report_stats(struct manager *manager);
+struct json_t *report_layers(const struct manager *manager);
 struct json_t *report_clients(struct manager *manager);
+
+/* A string that may be no UTF-8: what is not is shown as '?'. */
+struct json_t *report_text(const char *bytes);
 
 #endif

@@ -3,6 +3,7 @@
 #include "manager/residency_inner.h"
 
 #include "base/clock.h"
+#include "manager/feed.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -200,6 +201,16 @@ uint32_t residency_queued(const struct manager *manager)
 	return queue_count(manager->residency->queue);
 }
 
+uint64_t residency_budget_bytes(const struct manager *manager)
+{
+	return manager->residency->budget_bytes;
+}
+
+struct policy *residency_policy(const struct manager *manager)
+{
+	return manager->residency->policy;
+}
+
 const char *residency_policy_name(const struct manager *manager)
 {
 	return policy_name(manager->residency->policy);
@@ -207,37 +218,64 @@ const char *residency_policy_name(const struct manager *manager)
 
 /* ---- life ---- */
 
-static int create_policy(struct manager *manager, const char *name, uint64_t budget_bytes)
+/* Objects and layers of all models in one numbering. */
+static void number_objects(struct manager *manager, struct policy_setup *setup, uint32_t *layer_of, uint64_t *bytes_of)
 {
-	uint32_t *layer_of = calloc(manager->owner_count, sizeof *layer_of);
-	uint64_t *bytes_of = calloc(manager->owner_count, sizeof *bytes_of);
-	struct policy_setup setup = {.object_count = manager->owner_count,
-				     .layer_of = layer_of,
-				     .bytes_of = bytes_of,
-				     .budget_bytes = budget_bytes};
-	int r = -ENOMEM;
-
-	if (layer_of == NULL || bytes_of == NULL)
-		goto done;
 	for (uint32_t i = 0; i < manager->model_count; i++) {
-		struct served_model *model = &manager->model[i];
+		const struct served_model *model = &manager->model[i];
 
-		model->first_layer = setup.layer_count;
-		setup.layer_count += model->catalog->layer_count;
+		setup->layer_count = model->first_layer + model->catalog->layer_count;
+		if (setup->floor_slots < model->catalog->top_k)
+			setup->floor_slots = model->catalog->top_k;
 		for (uint32_t object = 0; object < model->catalog->object_count; object++) {
-			layer_of[model->first_owner + object] =
-				model->first_layer + model->catalog->object[object].layer;
+			layer_of[model->first_owner + object] = model->first_layer + model->catalog->object[object].layer;
 			bytes_of[model->first_owner + object] = slab_bytes_of(manager, model->first_owner + object);
 		}
 	}
-	r = policy_create(&manager->residency->policy, name, &setup);
-done:
+}
+
+static int create_policy(struct manager *manager, const char *name, struct policy **ret_policy)
+{
+	uint32_t *layer_of = calloc(manager->owner_count, sizeof *layer_of);
+	uint64_t *bytes_of = calloc(manager->owner_count, sizeof *bytes_of);
+	struct policy_setup setup = {
+		.object_count = manager->owner_count,
+		.layer_of = layer_of,
+		.bytes_of = bytes_of,
+		.budget_bytes = manager->residency->budget_bytes,
+		.pool = (enum policy_pool)manager->residency->pool,
+		.prior_of = feed_uses(manager),
+	};
+	int r = -ENOMEM;
+
+	if (layer_of != NULL && bytes_of != NULL) {
+		number_objects(manager, &setup, layer_of, bytes_of);
+		r = policy_create(ret_policy, name, &setup);
+	}
 	free(layer_of);
 	free(bytes_of);
 	return r;
 }
 
-int residency_open(struct manager *manager, const char *name, uint32_t loads_max, uint64_t budget_bytes)
+int residency_set_policy(struct manager *manager, const char *name)
+{
+	struct residency *residency = manager->residency;
+	struct policy *next;
+	uint32_t owner;
+	int r = create_policy(manager, name, &next);
+
+	if (r < 0)
+		return r;
+	policy_seek(residency->policy, POLICY_NONE);
+	while ((owner = policy_next(residency->policy)) != POLICY_NONE)
+		policy_add(next, owner);
+	policy_destroy(residency->policy);
+	residency->policy = next;
+	feed_policy_changed(manager);
+	return 0;
+}
+
+int residency_open(struct manager *manager, const struct residency_setup *setup)
 {
 	struct residency *residency = calloc(1, sizeof *residency);
 	int r = -ENOMEM;
@@ -245,7 +283,8 @@ int residency_open(struct manager *manager, const char *name, uint32_t loads_max
 	if (residency == NULL)
 		return r;
 	manager->residency = residency;
-	residency->budget_bytes = budget_bytes;
+	residency->budget_bytes = setup->budget_bytes;
+	residency->pool = setup->pool;
 	end_holds(residency);
 	residency->error_limit.burst = 20;
 	residency->prefetched = calloc(manager->owner_count, 1);
@@ -257,15 +296,15 @@ int residency_open(struct manager *manager, const char *name, uint32_t loads_max
 	r = queue_open(&residency->queue, manager->owner_count);
 	if (r < 0)
 		goto fail;
-	r = load_open_all(manager, loads_max);
+	r = load_open_all(manager, setup->loads_max);
 	if (r < 0)
 		goto fail;
-	r = create_policy(manager, name, budget_bytes);
+	r = create_policy(manager, setup->policy, &residency->policy);
 	if (r < 0)
 		goto fail;
-	cnre_counter_set(&manager->counters->budget_bytes, budget_bytes);
-	cnre_counter_set(&manager->page->budget_bytes, budget_bytes);
-	manager->state->budget_bytes = budget_bytes;
+	cnre_counter_set(&manager->counters->budget_bytes, setup->budget_bytes);
+	cnre_counter_set(&manager->page->budget_bytes, setup->budget_bytes);
+	manager->state->budget_bytes = setup->budget_bytes;
 	/* Levels that a former incarnation may have left; adoption counts them up again. */
 	cnre_counter_set(&manager->counters->resident_bytes, 0);
 	cnre_counter_set(&manager->counters->resident_objects, 0);

@@ -26,7 +26,13 @@ struct policy;
 struct session;
 struct stalls;
 
-int residency_open(struct manager *manager, const char *policy_name, uint32_t loads_max, uint64_t budget_bytes);
+struct residency_setup {
+	const char *policy;
+	uint32_t pool;                    /* enum policy_pool */
+	uint32_t loads_max;
+	uint64_t budget_bytes;
+};
+int residency_open(struct manager *manager, const struct residency_setup *setup);
 void residency_close(struct manager *manager);
 
 /*
@@ -87,7 +93,12 @@ int residency_is_ready(struct manager *manager, uint32_t owner, uint32_t generat
 
 uint32_t residency_objects(const struct manager *manager, const struct served_model *model); /* resident now */
 uint32_t residency_queued(const struct manager *manager);
+uint64_t residency_budget_bytes(const struct manager *manager);
+
+struct policy *residency_policy(const struct manager *manager);
 const char *residency_policy_name(const struct manager *manager);
+/* Another policy at run time, told of the residents in the order of the one before. 0, -ENOENT (no such one) or -ENOMEM. */
+int residency_set_policy(struct manager *manager, const char *name);
 
 /*
  * After a restart: takes over every object as the dead manager left it. READY keeps its slab; LOADING goes to quarantine

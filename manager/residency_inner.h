@@ -39,6 +39,7 @@ struct load {
 
 struct residency {
 	struct policy *policy;
+	uint32_t pool; /* enum policy_pool: what was asked for, whatever the policy */
 	struct queue *queue;
 	struct load *load; /* as many as the first budget allows in flight */
 	uint32_t load_count;

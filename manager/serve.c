@@ -11,6 +11,7 @@
 #include "manager/channel.h"
 #include "manager/digest.h"
 #include "manager/directory.h"
+#include "manager/feed.h"
 #include "manager/fence.h"
 #include "manager/guard.h"
 #include "manager/measure.h"
@@ -24,6 +25,7 @@
 #include "manager/state.h"
 #include "manager/store.h"
 #include "manager/worker.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -391,6 +393,19 @@ static int open_tables(struct manager *manager, char *message)
 	return r < 0 ? say(message, r, "cannot start") : 0;
 }
 
+/* `cnrectl policy` outlives the manager it was said to. A name that this release does not know is no reason not to start. */
+static const char *policy_in_force(const struct manager *manager, const struct serve_setup *setup)
+{
+	const char *said = manager->state->policy;
+
+	if (!manager->adopted || memchr(said, '\0', CNRE_NAME_BYTES) == NULL)
+		return setup->policy;
+	for (unsigned i = 0; policy_name_at(i) != NULL; i++)
+		if (strcmp(policy_name_at(i), said) == 0)
+			return said;
+	return setup->policy;
+}
+
 static int open_memory(struct manager *manager, const struct serve_setup *setup, char *message)
 {
 	int r = open_loader(manager, setup, message);
@@ -401,7 +416,12 @@ static int open_memory(struct manager *manager, const struct serve_setup *setup,
 	if (r < 0)
 		return r;
 	decide_loads(manager);
-	r = residency_open(manager, setup->policy, manager->loads_max, setup->budget_bytes);
+	r = residency_open(manager, &(struct residency_setup){.policy = policy_in_force(manager, setup),
+							      .pool = setup->pool,
+							      .loads_max = manager->loads_max,
+							      .budget_bytes = setup->budget_bytes});
+	if (r == -EINVAL)
+		return say(message, r, "the policy does not go with this --pool: leave --pool out");
 	if (r < 0)
 		return say(message, r, "cannot make the tables of residency");
 	r = fence_open(manager);
@@ -442,6 +462,8 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 	/* The path and its lock before the pool: what is wrong with them is said before memory is touched for minutes. */
 	if (r == 0)
 		r = listener_open(manager, &setup->listener, message);
+	if (r == 0)
+		r = feed_open(manager, setup->usage, message, SERVE_MESSAGE_BYTES);
 	if (r == 0)
 		r = open_memory(manager, &own, message);
 	if (r < 0)
@@ -498,6 +520,7 @@ static int turn(struct manager *manager)
 	listener_tick(manager, cnre_clock_now_ns());
 	measure_tick(manager, cnre_clock_now_ns());
 	pressure_tick(manager, cnre_clock_now_ns());
+	feed_tick(manager, cnre_clock_now_ns());
 	say_alive(manager);
 	return busy;
 }
@@ -509,6 +532,8 @@ static void sleep_until_needed(struct manager *manager)
 	deadline_ns = earlier(deadline_ns, scrub_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, measure_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, pressure_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, channel_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, feed_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, watchdog_deadline_ns(&manager->watchdog));
 	if (bell_prepare(manager->bell) && !channel_any_pending(manager))
 		loop_wait(manager->loop, manager->loader, deadline_ns);
@@ -557,6 +582,7 @@ static void leave_to_store(struct manager *manager)
 	manager->loader = loader_close(manager->loader);
 	manager->worker = worker_close(manager->worker);
 	close_digests(manager);
+	feed_close(manager);
 }
 
 /* The kernel keeps the memory until the reads are over; the sockets are closed, so nobody of ours is waited for. */
@@ -566,6 +592,7 @@ static void leave_reads_behind(struct manager *manager)
 	finish_cleanups(manager);
 	manager->worker = worker_close(manager->worker);
 	close_digests(manager);
+	feed_close(manager);
 	_exit(0);
 }
 
@@ -588,6 +615,7 @@ void serve_close(struct manager *manager)
 	finish_cleanups(manager);
 	manager->worker = worker_close(manager->worker);
 	close_digests(manager);
+	feed_close(manager);
 	residency_close(manager);
 	manager->sessions = session_table_close(manager->sessions);
 	manager->pool = pool_close(manager->pool);

@@ -17,6 +17,8 @@ struct serve_setup {
 	enum cnre_backing first_backing;
 	int numa_node;                    /* or CNRE_NUMA_… */
 	const char *policy;
+	uint32_t pool;                    /* enum policy_pool */
+	const char *usage;                /* folder of histories; NULL: none */
 	uint32_t clients_max;
 	struct loader_setup loader;
 	struct listener_setup listener;

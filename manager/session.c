@@ -10,6 +10,7 @@
 #include "manager/bell.h"
 #include "manager/channel.h"
 #include "manager/conversation.h"
+#include "manager/feed.h"
 #include "manager/match.h"
 #include "manager/persist.h"
 #include "manager/reservation.h"
@@ -499,11 +500,25 @@ static uint64_t account_word(const _Atomic uint64_t *word)
 	return atomic_load_explicit(word, memory_order_relaxed);
 }
 
+static const struct cnre_account *accounts_of(const struct session *session)
+{
+	return (const void *)((const char *)session->channel + CNRE_CHANNEL_ACCOUNTS_OFF);
+}
+
+uint64_t session_layer_wait_ns(const struct session *session, uint32_t layer)
+{
+	return account_word(&accounts_of(session)[layer].wait_ns);
+}
+
+uint64_t session_layer_joins(const struct session *session, uint32_t layer)
+{
+	return account_word(&accounts_of(session)[layer].joins);
+}
+
 void session_sum(const struct session *session, struct session_totals *ret_totals, uint32_t *ret_leased)
 {
 	const struct model_catalog *catalog = session->model->catalog;
-	const struct cnre_account *accounts =
-		(const void *)((const char *)session->channel + CNRE_CHANNEL_ACCOUNTS_OFF);
+	const struct cnre_account *accounts = accounts_of(session);
 	struct session_totals totals = {0};
 	uint32_t leased = 0;
 
@@ -555,6 +570,7 @@ static void cleaned_up(struct worker_job *job)
 	retired->wait_ns += session->totals.wait_ns;
 	state_save_retired(session->manager);
 	session->manager->sessions->cleanups--;
+	session->feed = feed_client_close(session->feed);
 	free(session);
 }
 
@@ -565,6 +581,7 @@ void session_end(struct session *session, int died)
 	if (cnre_log_allowed(&manager->sessions->log_limit, cnre_clock_now_ns()))
 		cnre_log(CNRE_LOG_INFO, "%s: %s (pid %d), session %u", died ? "client ended" : "detach", session->name,
 			 (int)session->peer.pid, session->number);
+	channel_finish(session);
 	unwatch(session);
 	bell_remove(manager->bell, session);
 	/* Off the scan list: its leases hold nothing any more. */

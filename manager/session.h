@@ -18,6 +18,8 @@
 
 #include <sys/types.h>
 
+struct feed_client;
+
 #define SESSION_MESSAGE_BYTES 256
 #define SESSIONS_PER_UID_MAX 256u         /* of one user other than root (R27) */
 
@@ -47,6 +49,7 @@ struct session {
 	unsigned stored;                  /* bits of persist.c: which descriptors the store has */
 	struct worker_job cleanup;        /* runs after the session left every table */
 	struct session_totals totals;     /* filled by the cleanup */
+	struct feed_client *feed;         /* of feed.c; NULL until its first visit */
 };
 
 struct session_table {
@@ -85,6 +88,10 @@ void session_end(struct session *session, int died);
 
 /* 1 if any active session holds a lease on object `index` of the model (seq_cst scans: R1). */
 int session_any_lease(const struct session_table *table, const struct served_model *model, uint32_t index);
+
+/* What its account of a layer says now. Input: it may be anything, and may go backwards. */
+uint64_t session_layer_wait_ns(const struct session *session, uint32_t layer);
+uint64_t session_layer_joins(const struct session *session, uint32_t layer);
 
 /* Adds up a session's ledger and accounts, clamped to what can be true. O(objects). */
 void session_sum(const struct session *session, struct session_totals *ret_totals, uint32_t *ret_leased);

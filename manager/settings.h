@@ -45,6 +45,8 @@ struct settings {
 	uint32_t socket_mode;             /* permission bits */
 	const char *socket_group;         /* NULL: left alone */
 	const char *policy;
+	uint32_t pool;                    /* enum policy_pool */
+	const char *usage;                /* folder of histories; NULL: none is kept */
 	const char *config;               /* NULL: none */
 	uint64_t idle_exit_ns;            /* 0: never */
 	uint32_t hugepages, io, direct, verify; /* enum settings_… */

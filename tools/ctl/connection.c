@@ -126,7 +126,8 @@ static int send_question(int connected, const struct connection_question *questi
 	cnre_wire_fill(&header, CNRE_WIRE_CONTROL, QUESTION_ID, sizeof header + question->bytes);
 	memcpy(buffer, &header, sizeof header);
 	memcpy(buffer + sizeof header, question->text, question->bytes);
-	r = cnre_wire_send(connected, buffer, sizeof header + question->bytes, NULL, 0);
+	r = cnre_wire_send(connected, buffer, sizeof header + question->bytes, question->file,
+			   question->file != NULL ? 1 : 0);
 	return r == -EAGAIN ? -ETIMEDOUT : r;
 }
 

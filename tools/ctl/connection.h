@@ -28,6 +28,7 @@ void connection_advice(const char *path, int error, char ret_text[CONNECTION_ADV
 struct connection_question {
 	const char *text;                 /* JSON */
 	size_t bytes;
+	const int *file;                  /* a descriptor that goes with it; NULL: none */
 	int stop_fd;                      /* readable: give up with -EINTR; -1: none */
 	int64_t timeout_ns;
 };

@@ -98,8 +98,8 @@ static int execute(const struct options *options, const struct verb *verb)
 	struct run run = {.verb = verb, .as_json = options->as_json, .stop_fd = -1};
 	char message[CTL_MESSAGE_BYTES] = "out of memory";
 	json_t *request = NULL;
+	int file = VERB_NO_FILE, r;
 	char *text;
-	int r;
 
 	r = verb->request(options->word_count, options->word, &request, message);
 	if (r < 0) {
@@ -110,8 +110,16 @@ static int execute(const struct options *options, const struct verb *verb)
 	json_decref(request);
 	run.request = text;
 	fill_places(&run.places, options->socket);
-	r = text != NULL ? show(&run, options, message) : -ENOMEM;
+	if (verb->file != NULL)
+		file = verb->file(options->word_count, options->word, message);
+	if (file >= 0)
+		run.file = &file;
+	r = text == NULL ? -ENOMEM : file < 0 && file != VERB_NO_FILE ? file : show(&run, options, message);
 	free(text);
+	if (file >= 0 && r < 0)
+		verb->abandon_file(options->word_count, options->word);
+	if (file >= 0)
+		(void)close(file);
 	if (r < 0)
 		fprintf(stderr, "cnrectl: %s: %s\n", verb->name, message);
 	return r < 0 ? EXIT_FAILED : EXIT_DONE;

@@ -10,13 +10,16 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-static int ask(const struct run *run, char **ret_text, size_t *ret_bytes, char message[CTL_MESSAGE_BYTES])
+static int ask(const struct run *run, const char *request, const int *file, char **ret_text, size_t *ret_bytes,
+	       char message[CTL_MESSAGE_BYTES])
 {
 	struct connection_question question = {
-		.text = run->request,
-		.bytes = strlen(run->request),
+		.text = request,
+		.bytes = strlen(request),
+		.file = file,
 		.stop_fd = run->stop_fd,
 		.timeout_ns = CONNECTION_TIMEOUT_NS,
 	};
@@ -73,22 +76,54 @@ static int render_plain(const struct verb *verb, json_t *answer, char **ret_outp
 	return 0;
 }
 
-int run_once(const struct run *run, char **ret_output, char message[CTL_MESSAGE_BYTES])
+static int ask_json(const struct run *run, const char *request, const int *file, json_t **ret_answer,
+		    char message[CTL_MESSAGE_BYTES])
 {
-	json_t *answer = NULL;
 	char *text = NULL;
 	size_t bytes = 0;
-	int r;
+	int r = ask(run, request, file, &text, &bytes, message);
 
-	r = ask(run, &text, &bytes, message);
 	if (r < 0)
 		return r;
-	r = answer_parse(text, bytes, &answer);
+	r = answer_parse(text, bytes, ret_answer);
 	free(text);
-	if (r < 0) {
+	if (r < 0)
 		(void)snprintf(message, CTL_MESSAGE_BYTES,
 			       "the answer is not the JSON that was agreed: install cnrectl and "
 			       "cnre-managerd of one release");
+	return r;
+}
+
+/* Asks on until the answer is final, or time is up: then the last answer says how far it came. */
+static int follow(const struct run *run, json_t **answer, char message[CTL_MESSAGE_BYTES])
+{
+	int64_t deadline_ns = cnre_clock_deadline_ns(VERB_FOLLOW_NS);
+
+	while (run->verb->follow_request != NULL && !run->verb->is_final(*answer) && cnre_clock_left_ns(deadline_ns) > 0) {
+		const struct timespec pause = {.tv_nsec = VERB_FOLLOW_EVERY_NS};
+		json_t *next = NULL;
+		int r;
+
+		(void)nanosleep(&pause, NULL);
+		r = ask_json(run, run->verb->follow_request, NULL, &next, message);
+		if (r < 0)
+			return r;
+		json_decref(*answer);
+		*answer = next;
+	}
+	return 0;
+}
+
+int run_once(const struct run *run, char **ret_output, char message[CTL_MESSAGE_BYTES])
+{
+	json_t *answer = NULL;
+	int r = ask_json(run, run->request, run->file, &answer, message);
+
+	if (r < 0)
+		return r;
+	r = follow(run, &answer, message);
+	if (r < 0) {
+		json_decref(answer);
 		return r;
 	}
 	r = run->as_json ? render_json(answer, ret_output) : render_plain(run->verb, answer, ret_output, message);

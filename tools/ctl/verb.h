@@ -9,9 +9,13 @@
 #include "tools/ctl/fields.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 
 #define CTL_MESSAGE_BYTES 1024 /* one line for people: object, reason, what to do */
+#define VERB_NO_FILE INT_MIN
+#define VERB_FOLLOW_NS (30 * 1000000000LL)
+#define VERB_FOLLOW_EVERY_NS (20 * 1000000LL)
 
 struct verb {
 	const char *name;
@@ -22,6 +26,12 @@ struct verb {
 	 * reason in message: a usage error.
 	 */
 	int (*request)(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES]);
+	/* A descriptor that goes with the request, for the caller to close; VERB_NO_FILE; or -errno with a message. May be NULL. */
+	int (*file)(int argc, char *const *argv, char message[CTL_MESSAGE_BYTES]);
+	void (*abandon_file)(int argc, char *const *argv); /* the manager did not take it; NULL where there is no file */
+	/* What to ask on, until is_final says that nothing more will change (VERB_FOLLOW_NS at most). NULL: once is enough. */
+	const char *follow_request;
+	int (*is_final)(const json_t *answer);
 	/* The answer for a person. Strings in it are printable already; a missing field is recorded in fields. */
 	void (*print)(FILE *out, struct fields *fields, const json_t *answer);
 };
@@ -29,7 +39,10 @@ struct verb {
 extern const struct verb verb_status;
 extern const struct verb verb_stats;
 extern const struct verb verb_clients;
+extern const struct verb verb_layers;
 extern const struct verb verb_set;
+extern const struct verb verb_policy;
+extern const struct verb verb_trace;
 extern const struct verb verb_reset;
 
 /* For verbs that take no arguments. */

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the control plane share: one answer. Private to control*.c. */
+#ifndef CNRE_MANAGER_CONTROL_INNER_H
+#define CNRE_MANAGER_CONTROL_INNER_H
+
+#include "manager/manager.h"
+
+#include <jansson.h>
+
+struct answer {
+	int status;
+	json_t *json;      /* on success; owned */
+	char message[256]; /* on failure */
+};
+
+void control_refuse(struct answer *answer, int status, const char *message);
+
+/* {"verb": "trace", "action": "record" | "stop" | "status"}; *fd is set to -1 where it is taken over. */
+void control_trace(struct manager *manager, const json_t *request, int *fd, struct answer *answer);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cnrectl trace: begins, ends and shows the recording of what the policy is told; see feed.h and recorder.h. */
+#include "manager/control_inner.h"
+
+#include "base/log.h"
+#include "manager/feed.h"
+
+#include <errno.h>
+#include <string.h>
+
+static json_t *describe(const struct manager *manager)
+{
+	static const char *const words[] = {"none", "recording", "ending", "over"};
+	struct recorder_status status;
+	enum feed_recording state = feed_record_status(manager, &status);
+
+	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:s}", "state", words[state], "records", (json_int_t)status.records,
+			 "lost", (json_int_t)status.lost, "bytes", (json_int_t)status.bytes, "full", status.is_full,
+			 "error", status.error < 0 ? strerror(-status.error) : "");
+}
+
+/* NULL: none is meant. A model is named as status shows it; where only one is served, it need not be. */
+static const struct served_model *find_model(const struct manager *manager, const char *name)
+{
+	if (name == NULL)
+		return manager->model_count == 1 ? &manager->model[0] : NULL;
+	for (uint32_t i = 0; i < manager->model_count; i++)
+		if (strcmp(manager->model[i].catalog->name, name) == 0)
+			return &manager->model[i];
+	return NULL;
+}
+
+static void start(struct manager *manager, const json_t *request, int *fd, struct answer *answer)
+{
+	const struct served_model *model = find_model(manager, json_string_value(json_object_get(request, "model")));
+	const json_t *bytes_max = json_object_get(request, "bytes_max");
+	json_int_t most = bytes_max == NULL ? (json_int_t)RECORDER_BYTES_DEFAULT : json_integer_value(bytes_max);
+
+	if (*fd < 0) {
+		control_refuse(answer, -EBADF, "the request came without a file");
+	} else if (model == NULL) {
+		control_refuse(answer, -ENOENT, "say which model: cnrectl status lists them");
+	} else if (most <= 0) {
+		control_refuse(answer, -EINVAL, "bytes_max is no size");
+	} else {
+		answer->status = feed_record(manager, model, *fd, (uint64_t)most, answer->message, sizeof answer->message);
+		if (answer->status < 0)
+			return;
+		*fd = -1;
+		cnre_log(CNRE_LOG_NOTICE, "trace: recording %.64s", model->catalog->name);
+		answer->json = describe(manager);
+	}
+}
+
+void control_trace(struct manager *manager, const json_t *request, int *fd, struct answer *answer)
+{
+	const char *action = json_string_value(json_object_get(request, "action"));
+
+	if (action != NULL && strcmp(action, "record") == 0) {
+		start(manager, request, fd, answer);
+	} else if (action != NULL && strcmp(action, "stop") == 0) {
+		if (feed_record_stop(manager) < 0)
+			control_refuse(answer, -ENOENT, "no recording is under way");
+		else
+			answer->json = describe(manager);
+	} else if (action != NULL && strcmp(action, "status") == 0) {
+		answer->json = describe(manager);
+	} else {
+		control_refuse(answer, -EINVAL, "no such action of trace: record, stop, status");
+	}
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What clients did, in the order of their logs, for everyone who learns from it: the policy, miss curves, felt waits, the
+ * history of uses, and a trace that is being recorded. Words of a log are input and checked before they come here; what a
+ * client says it waited is bounded, and moves only how much a layer's misses are thought to cost. Core thread only.
+ */
+#ifndef CNRE_MANAGER_FEED_H
+#define CNRE_MANAGER_FEED_H
+
+#include "manager/manager.h"
+#include "manager/recorder.h"
+#include "policy/curve.h"
+#include "policy/tuner.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FEED_WAIT_US_MAX 60000000.0  /* of one visit: more is a stopped engine, not a drive */
+#define FEED_CURVE_AGE_ACCESSES (1u << 20) /* of all layers; then what the curves have seen counts half */
+
+struct feed;
+struct feed_client;
+struct session;
+
+/* After the models are known, before residency_open, which wants the history. 0 or -errno with one line. */
+int feed_open(struct manager *manager, const char *usage_folder, char *message, size_t message_bytes);
+/* Ends a recording and saves the history, in this thread: there are no workers any more. */
+void feed_close(struct manager *manager);
+
+/* [owner_count] uses of every object in the history. */
+const uint32_t *feed_uses(struct manager *manager);
+
+void feed_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count);
+void feed_access(struct manager *manager, struct session *session, uint32_t object, int hit);
+void feed_token_end(struct manager *manager, struct session *session, uint32_t token_count);
+void feed_lost(struct manager *manager, struct session *session, uint64_t words);
+struct feed_client *feed_client_close(struct feed_client *client); /* NULL is fine */
+
+void feed_tick(struct manager *manager, int64_t now_ns);
+int64_t feed_deadline_ns(const struct manager *manager);
+
+/* Another policy took over: it is told what waits have shown. */
+void feed_policy_changed(struct manager *manager);
+
+/*
+ * A recording of one model. fd: as recorder_open takes it, on success only. Returns 0; -EALREADY: one is under way;
+ * -EINVAL, -ENOMEM, with one line.
+ */
+int feed_record(struct manager *manager, const struct served_model *model, int fd, uint64_t bytes_max, char *message,
+		size_t message_bytes);
+int feed_record_stop(struct manager *manager); /* 0 or -ENOENT: none is under way; feed_record_status says when it is over */
+enum feed_recording { FEED_RECORDING_NONE, FEED_RECORDING_ON, FEED_RECORDING_ENDING, FEED_RECORDING_OVER };
+enum feed_recording feed_record_status(const struct manager *manager, struct recorder_status *ret_status);
+
+struct feed_layer {
+	uint64_t accesses, misses;   /* since the manager started; misses: not resident when looked up, joins included */
+	struct tuner_layer waits;    /* of visits; its misses are physical */
+};
+void feed_get_layer(const struct manager *manager, const struct served_model *model, uint32_t layer,
+		    struct feed_layer *ret_layer);
+/* Of recent accesses, the share that would miss with so many slots in the layer; 0..1, NaN: none were seen. */
+double feed_miss_share(const struct manager *manager, const struct served_model *model, uint32_t layer, uint32_t slots);
+
+#endif

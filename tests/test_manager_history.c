@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Histories of uses: merged, never lost, never written over what is no history. */
+#include "manager/history.h"
+
+#include "model/usage.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(manager_history, .timeout = 60);
+
+enum { LAYERS = 2, EXPERTS = 3, OBJECTS = LAYERS * EXPERTS };
+
+struct bench {
+	struct manager manager;
+	struct model_catalog catalog;
+	struct model_object object[OBJECTS];
+	char folder[64], checkpoint[96], path[160], message[512];
+};
+
+static void open_bench(struct bench *bench)
+{
+	memset(bench, 0, sizeof *bench);
+	(void)snprintf(bench->folder, sizeof bench->folder, "/tmp/cnre-test-XXXXXX");
+	cr_assert_not_null(mkdtemp(bench->folder));
+	(void)snprintf(bench->checkpoint, sizeof bench->checkpoint, "%s/model", bench->folder);
+	cr_assert_eq(mkdir(bench->checkpoint, 0755), 0);
+	for (uint32_t i = 0; i < OBJECTS; i++)
+		bench->object[i] = (struct model_object){.layer = i / EXPERTS, .expert = i % EXPERTS};
+	bench->catalog = (struct model_catalog){.family = "olmoe",
+						.name = "tiny",
+						.directory = bench->checkpoint,
+						.layer_count = LAYERS,
+						.expert_count = EXPERTS,
+						.object_count = OBJECTS,
+						.object = bench->object};
+	bench->manager.model[0].catalog = &bench->catalog;
+	bench->manager.model_count = 1;
+	bench->manager.owner_count = OBJECTS;
+	(void)snprintf(bench->path, sizeof bench->path, "%s/tiny-000000000000.coli_usage", bench->folder);
+}
+
+static void close_bench(struct bench *bench)
+{
+	char command[128];
+
+	(void)snprintf(command, sizeof command, "rm -r %s", bench->folder);
+	cr_assert_eq(system(command), 0);
+}
+
+static struct history *open_history(struct bench *bench)
+{
+	struct history *history = NULL;
+
+	cr_assert_eq(history_open(&history, &bench->manager, bench->folder, bench->message, sizeof bench->message), 0);
+	return history;
+}
+
+static void count(struct history *history, uint32_t owner, uint32_t times)
+{
+	for (uint32_t i = 0; i < times; i++)
+		history_count(history, owner);
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "we");
+
+	cr_assert_not_null(file);
+	(void)fputs(text, file);
+	(void)fclose(file);
+}
+
+static char *read_file(const char *path, char *text, size_t bytes)
+{
+	FILE *file = fopen(path, "re");
+	size_t got;
+
+	cr_assert_not_null(file);
+	got = fread(text, 1, bytes - 1, file);
+	text[got] = '\0';
+	(void)fclose(file);
+	return text;
+}
+
+Test(manager_history, two_savers_of_one_folder_lose_nothing_of_each_other)
+{
+	struct bench bench;
+	struct history *one, *two;
+
+	open_bench(&bench);
+	one = open_history(&bench);
+	two = open_history(&bench); /* both began with nothing */
+	count(one, 1, 5);
+	count(two, 1, 7);
+	count(two, 4, 1);
+	(void)history_close(one);
+	(void)history_close(two);
+	one = open_history(&bench);
+	cr_assert_eq(history_uses(one)[1], 12);
+	cr_assert_eq(history_uses(one)[4], 1);
+	cr_assert_eq(history_uses(one)[0], 0);
+	(void)history_close(one);
+	close_bench(&bench);
+}
+
+Test(manager_history, what_is_no_history_is_left_as_it_is)
+{
+	struct bench bench;
+	struct history *history;
+	char text[256];
+
+	open_bench(&bench);
+	write_file(bench.path, "somebody's notes\n");
+	history = open_history(&bench);
+	count(history, 2, 3);
+	cr_assert_eq(history_uses(history)[2], 3, "counting goes on");
+	(void)history_close(history);
+	cr_assert_str_eq(read_file(bench.path, text, sizeof text), "somebody's notes\n");
+	close_bench(&bench);
+}
+
+Test(manager_history, an_engine_s_own_history_is_the_start_of_ours_and_stays_its_own)
+{
+	struct bench bench;
+	struct history *history;
+	char path[160], text[256], before[256];
+
+	open_bench(&bench);
+	(void)snprintf(path, sizeof path, "%s/.coli_usage", bench.checkpoint);
+	(void)snprintf(before, sizeof before, "-1 2 3\n-2 1 %u\n0 1 40\n1 2 2\n", usage_engine("olmoe"));
+	write_file(path, before);
+	history = open_history(&bench);
+	cr_assert_eq(history_uses(history)[1], 40);
+	count(history, 1, 2);
+	(void)history_close(history);
+	cr_assert_str_eq(read_file(path, text, sizeof text), before);
+	history = open_history(&bench);
+	cr_assert_eq(history_uses(history)[1], 42, "once, not twice");
+	cr_assert_eq(history_uses(history)[5], 2);
+	(void)history_close(history);
+	close_bench(&bench);
+}
+
+Test(manager_history, another_engine_s_history_is_no_start)
+{
+	struct bench bench;
+	struct history *history;
+	char path[160], text[256];
+
+	open_bench(&bench);
+	(void)snprintf(path, sizeof path, "%s/.coli_usage", bench.checkpoint);
+	(void)snprintf(text, sizeof text, "-1 2 3\n-2 1 %u\n0 1 40\n", usage_engine("glm_moe_dsa"));
+	write_file(path, text);
+	history = open_history(&bench);
+	cr_assert_eq(history_uses(history)[1], 0);
+	(void)history_close(history);
+	close_bench(&bench);
+}
+
+Test(manager_history, while_another_holds_the_lock_nothing_is_written_and_nothing_forgotten)
+{
+	struct bench bench;
+	struct history *history;
+	char lock[176];
+	int fd;
+
+	open_bench(&bench);
+	(void)snprintf(lock, sizeof lock, "%s.lock", bench.path);
+	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	cr_assert(fd >= 0 && flock(fd, LOCK_EX) == 0);
+	history = open_history(&bench);
+	count(history, 0, 9);
+	(void)history_close(history);
+	cr_assert_eq(access(bench.path, F_OK), -1, "the other one was writing");
+	(void)close(fd);
+	close_bench(&bench);
+}
+
+Test(manager_history, a_folder_that_is_not_there_is_refused_with_what_to_do)
+{
+	struct bench bench;
+	struct history *history = NULL;
+
+	open_bench(&bench);
+	cr_assert_eq(history_open(&history, &bench.manager, "/nonexistent/folder", bench.message, sizeof bench.message), -ENOENT);
+	cr_assert_not_null(strstr(bench.message, "name a folder"));
+	close_bench(&bench);
+}
