@@ -9,6 +9,7 @@
 #include "manager/manager.h"
 #include "manager/pressure_watch.h"
 #include "manager/residency.h"
+#include "shm/layout.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,16 +33,41 @@ int pressure_sign(struct pressure *pressure, int64_t now_ns)
 
 void pressure_after_oom(struct pressure *pressure, int64_t now_ns)
 {
-	if (pressure->steps < PRESSURE_STEPS_AFTER_OOM)
-		pressure->steps = PRESSURE_STEPS_AFTER_OOM;
+	uint32_t before = pressure->steps;
+
+	if (pressure->oom_steps > before && now_ns - pressure->oom_ns < PRESSURE_OOM_MEMORY_NS)
+		before = pressure->oom_steps; /* what came back since was too much */
+	pressure->steps = before + PRESSURE_STEPS_AFTER_OOM;
+	if (pressure->steps > PRESSURE_STEPS_MAX)
+		pressure->steps = PRESSURE_STEPS_MAX;
+	pressure->oom_steps = pressure->steps;
 	pressure->after_oom = 1;
-	pressure->last_sign_ns = pressure->last_step_ns = now_ns;
+	pressure->oom_ns = pressure->last_sign_ns = pressure->last_step_ns = now_ns;
+}
+
+void pressure_save(const struct pressure *pressure, struct cnre_state_pressure *state)
+{
+	state->oom_ns = pressure->oom_ns;
+	state->oom_steps = pressure->oom_steps;
+	state->after_oom = (uint32_t)pressure->after_oom;
+	state->steps = pressure->steps;
+}
+
+void pressure_resume(struct pressure *pressure, const struct cnre_state_pressure *state, int64_t now_ns)
+{
+	*pressure = (struct pressure){.last_sign_ns = now_ns, .last_step_ns = now_ns};
+	if (state->steps > PRESSURE_STEPS_MAX || state->oom_steps > PRESSURE_STEPS_MAX || state->oom_ns > now_ns)
+		return;
+	pressure->steps = state->steps;
+	pressure->after_oom = state->steps > 0 && state->after_oom != 0;
+	pressure->oom_steps = state->oom_steps;
+	pressure->oom_ns = state->oom_ns;
 }
 
 int64_t pressure_calm_deadline_ns(const struct pressure *pressure)
 {
 	int64_t calm_ns = pressure->last_sign_ns + PRESSURE_CALM_NS;
-	int64_t step_ns = pressure->last_step_ns + PRESSURE_RETURN_NS;
+	int64_t step_ns = pressure->last_step_ns + (pressure->after_oom ? PRESSURE_RETURN_OOM_NS : PRESSURE_RETURN_NS);
 
 	if (pressure->steps == 0)
 		return CNRE_NEVER;
@@ -80,10 +106,12 @@ static struct watcher {
 	char kills_path[PRESSURE_PATH_BYTES]; /* "": OOM kills are not counted here */
 } watcher = {.source = {.fd = -1}, .watch = {.event_fd = -1}};
 
+/* What is held is noted first: a successor that finds it has the same reason to hold it. */
 static void hold(struct manager *manager)
 {
 	uint64_t budget_bytes = cnre_counter_get(&manager->counters->budget_bytes);
 
+	pressure_save(&manager->pressure, &manager->state->pressure);
 	residency_hold_to(manager, RESIDENCY_HOLD_PRESSURE, pressure_target(&manager->pressure, budget_bytes));
 }
 
@@ -115,38 +143,54 @@ static void shrink(struct loop_source *source, uint32_t events)
 }
 
 /* A look keeps what the next incarnation compares with: what killed somebody else meanwhile is a sign, too. */
-static void remember_kills(struct manager *manager, int64_t now_ns)
+static void look_at_kills(struct manager *manager, int64_t now_ns, uint64_t *ret_kills_plus_one)
 {
 	uint64_t kills;
 
 	manager->pressure.last_look_ns = now_ns;
 	if (watcher.kills_path[0] != '\0' && pressure_read_kills(watcher.kills_path, &kills) == 0 && kills < UINT64_MAX)
-		manager->state->oom_kills_plus_one = kills + 1;
+		*ret_kills_plus_one = kills + 1;
 }
 
+/*
+ * Crash note: killed before the count is stored, the successor judges the same kill again and gives up two parts more;
+ * the other way round it would not know of it.
+ */
 static void judge_kills(struct manager *manager, int64_t now_ns)
 {
-	uint64_t remembered = manager->state->oom_kills_plus_one, kills;
+	struct cnre_state_pressure *state = &manager->state->pressure;
+	uint64_t kills_plus_one = state->oom_kills_plus_one;
 
-	remember_kills(manager, now_ns);
-	kills = manager->state->oom_kills_plus_one;
-	if (!manager->adopted || kills == 0 || !pressure_kills_grew(remembered, kills - 1))
-		return;
-	pressure_after_oom(&manager->pressure, now_ns);
-	cnre_counter_add(&manager->counters->pressure_shrinks, 1);
-	say_begin(manager, "the kernel killed for memory in this control group since the former manager looked",
-		  "set a lower budget (cnrectl set ram SIZE) or raise MemoryMax= of the slice");
-	hold(manager);
+	look_at_kills(manager, now_ns, &kills_plus_one);
+	if (manager->adopted && kills_plus_one > 0 &&
+	    pressure_kills_grew(state->oom_kills_plus_one, kills_plus_one - 1)) {
+		pressure_after_oom(&manager->pressure, now_ns);
+		cnre_counter_add(&manager->counters->pressure_shrinks, 1);
+		say_begin(manager, "the kernel killed for memory in this control group since the former manager looked",
+			  "set a lower budget (cnrectl set ram SIZE) or raise MemoryMax= of the slice");
+		pressure_save(&manager->pressure, state);
+	}
+	state->oom_kills_plus_one = kills_plus_one;
+}
+
+/* An episode that the predecessor was in goes on: that it died makes no memory free. */
+static void begin_or_resume(struct manager *manager)
+{
+	int64_t now_ns = cnre_clock_now_ns();
+
+	pressure_resume(&manager->pressure, &manager->state->pressure, now_ns);
+	if (pressure_find_kills(watcher.kills_path) < 0)
+		watcher.kills_path[0] = '\0';
+	judge_kills(manager, now_ns);
+	if (manager->pressure.steps > 0)
+		hold(manager);
 }
 
 void pressure_open(struct manager *manager)
 {
 	int r;
 
-	manager->pressure = (struct pressure){.steps = 0};
-	if (pressure_find_kills(watcher.kills_path) < 0)
-		watcher.kills_path[0] = '\0';
-	judge_kills(manager, cnre_clock_now_ns());
+	begin_or_resume(manager);
 	r = pressure_watch_open(&watcher.watch);
 	watcher.manager = manager;
 	watcher.source = (struct loop_source){.fd = watcher.watch.event_fd, .ready = shrink};
@@ -181,7 +225,7 @@ void pressure_budget_changed(struct manager *manager)
 void pressure_tick(struct manager *manager, int64_t now_ns)
 {
 	if (now_ns - manager->pressure.last_look_ns >= PRESSURE_LOOK_NS)
-		remember_kills(manager, now_ns);
+		look_at_kills(manager, now_ns, &manager->state->pressure.oom_kills_plus_one);
 	if (!pressure_calm(&manager->pressure, now_ns))
 		return;
 	hold(manager);

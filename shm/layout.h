@@ -274,6 +274,15 @@ _Static_assert(sizeof(struct cnre_state_quarantine) == 24, "is ABI");
 
 #define CNRE_QUARANTINES_MAX 256u
 
+struct cnre_state_pressure {              /* an episode of short memory outlives the manager (manager/pressure.h) */
+	uint64_t oom_kills_plus_one;      /* of the manager's control group when it last looked; 0: it never could */
+	int64_t oom_ns;                   /* CLOCK_MONOTONIC; when the last OOM kill was found */
+	uint32_t oom_steps;               /* parts of the budget that were given up for it; 0: none is known */
+	uint32_t steps, after_oom;        /* given up now, and whether an OOM kill is among the reasons */
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct cnre_state_pressure) == 32, "is ABI");
+
 struct cnre_state_table {
 	struct cnre_segment_header header;
 	uint32_t epoch;
@@ -286,7 +295,7 @@ struct cnre_state_table {
 	uint32_t serving_epoch;           /* the last incarnation that began reads; LOADING entries are its */
 	struct cnre_state_session session[CNRE_SESSIONS_MAX];
 	struct cnre_state_quarantine quarantine[CNRE_QUARANTINES_MAX];
-	uint64_t oom_kills_plus_one;      /* of the manager's control group when it last looked; 0: it never could */
+	struct cnre_state_pressure pressure;
 };
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "manager/pressure_watch.h"
+#include "shm/layout.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -81,7 +82,7 @@ Test(manager_pressure, a_sign_that_is_no_step_begins_the_minute_anew)
 	cr_assert_eq(pressure_calm(&pressure, 71 * S), 1);
 }
 
-Test(manager_pressure, an_oom_kill_is_two_parts_at_once_and_comes_back_as_the_others)
+Test(manager_pressure, an_oom_kill_is_two_parts_at_once_and_comes_back_a_part_a_minute)
 {
 	struct pressure pressure = {.steps = 0};
 
@@ -90,9 +91,72 @@ Test(manager_pressure, an_oom_kill_is_two_parts_at_once_and_comes_back_as_the_ot
 	cr_assert_eq(pressure_sign(&pressure, 6 * S), 0, "the hold is a step, too");
 	cr_assert_eq(pressure_calm(&pressure, 66 * S), 1);
 	cr_assert_eq(pressure.after_oom, 1);
-	cr_assert_eq(pressure_calm(&pressure, 76 * S), 1);
+	cr_assert_eq(pressure_calm(&pressure, 126 * S - 1), 0);
+	cr_assert_eq(pressure_calm(&pressure, 126 * S), 1);
 	cr_assert_eq(pressure_target(&pressure, BUDGET), UINT64_MAX);
 	cr_assert_eq(pressure.after_oom, 0);
+}
+
+Test(manager_pressure, each_oom_kill_within_ten_minutes_goes_two_parts_below_the_last)
+{
+	struct pressure pressure = {.steps = 0};
+	int64_t now_ns = 5 * S;
+
+	for (uint32_t kills = 1; kills <= 7; kills++, now_ns += 599 * S) {
+		while (pressure_calm_deadline_ns(&pressure) < now_ns)
+			(void)pressure_calm(&pressure, pressure_calm_deadline_ns(&pressure));
+		pressure_after_oom(&pressure, now_ns);
+		cr_assert_eq(pressure_target(&pressure, BUDGET), BUDGET - 2 * kills * PART, "after %u kills", kills);
+	}
+	pressure_after_oom(&pressure, now_ns);
+	cr_assert_eq(pressure_target(&pressure, BUDGET), PART, "a part is left, as with signs");
+	pressure_after_oom(&pressure, now_ns + S);
+	cr_assert_eq(pressure_target(&pressure, BUDGET), PART);
+}
+
+Test(manager_pressure, an_oom_kill_after_ten_minutes_goes_two_parts_below_what_is_held_then)
+{
+	struct pressure pressure = {.steps = 0};
+
+	pressure_after_oom(&pressure, 5 * S);
+	cr_assert_eq(pressure_calm(&pressure, 66 * S) + pressure_calm(&pressure, 126 * S), 2);
+	pressure_after_oom(&pressure, 605 * S);
+	cr_assert_eq(pressure_target(&pressure, BUDGET), BUDGET - 2 * PART, "the last one is forgotten");
+
+	pressure.steps = 8;
+	pressure_after_oom(&pressure, 9000 * S);
+	cr_assert_eq(pressure_target(&pressure, BUDGET), BUDGET - 10 * PART, "what signs took counts, too");
+}
+
+Test(manager_pressure, a_successor_goes_on_where_its_predecessor_was)
+{
+	struct pressure before = {.steps = 0}, after;
+	struct cnre_state_pressure state = {.oom_kills_plus_one = 7};
+
+	pressure_after_oom(&before, 5 * S);
+	pressure_after_oom(&before, 6 * S);
+	cr_assert_eq(pressure_calm(&before, 66 * S), 1);
+	pressure_save(&before, &state);
+	cr_assert_eq(state.oom_kills_plus_one, 7, "is not its own");
+	pressure_resume(&after, &state, 100 * S);
+	cr_assert_eq(pressure_target(&after, BUDGET), BUDGET - 3 * PART);
+	cr_assert_eq(after.after_oom, 1);
+	cr_assert_eq(pressure_calm_deadline_ns(&after), 160 * S, "the wait for calm begins anew");
+	pressure_after_oom(&after, 101 * S);
+	cr_assert_eq(pressure_target(&after, BUDGET), BUDGET - 6 * PART,
+		     "below the four that the last kill made of it");
+}
+
+Test(manager_pressure, an_episode_that_makes_no_sense_is_not_resumed)
+{
+	static const struct cnre_state_pressure senseless[] = {
+		{.steps = 16}, {.steps = 2, .oom_steps = UINT32_MAX, .oom_ns = S}, {.steps = 2, .oom_ns = 101 * S}};
+	struct pressure pressure;
+
+	for (size_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++) {
+		pressure_resume(&pressure, &senseless[i], 100 * S);
+		cr_assert_eq(pressure_target(&pressure, BUDGET), UINT64_MAX, "%zu", i);
+	}
 }
 
 Test(manager_pressure, a_count_of_kills_says_nothing_unless_an_earlier_one_is_known_and_smaller)
