@@ -104,7 +104,7 @@ static struct watcher {
 	struct manager *manager;
 	struct pressure_watch watch;
 	char kills_path[PRESSURE_PATH_BYTES]; /* "": OOM kills are not counted here */
-} watcher = {.source = {.fd = -1}, .watch = {.event_fd = -1}};
+} watcher = {.source = {.fd = -1}, .watch = {.event_fd = -1, .advice = ""}};
 
 /* What is held is noted first: a successor that finds it has the same reason to hold it. */
 static void hold(struct manager *manager)
@@ -200,10 +200,12 @@ void pressure_open(struct manager *manager)
 			pressure_watch_close(&watcher.watch); /* or status would name a file that wakes nobody */
 			(void)snprintf(watcher.watch.reason, sizeof watcher.watch.reason, "the loop takes no more: %s",
 				       strerror(-r));
+			watcher.watch.advice = pressure_watch_advice(r);
 		}
 	}
 	if (r < 0)
-		cnre_log(CNRE_LOG_INFO, "memory: pressure is not watched: %s", watcher.watch.reason);
+		cnre_log(CNRE_LOG_INFO, "memory: pressure is not watched: %s: %s", watcher.watch.reason,
+			 watcher.watch.advice);
 }
 
 void pressure_close(struct manager *manager)
@@ -239,8 +241,8 @@ int64_t pressure_deadline_ns(const struct manager *manager)
 	return pressure_calm_deadline_ns(&manager->pressure);
 }
 
-const char *pressure_watched(const char **ret_reason)
+struct pressure_watched pressure_watched(void)
 {
-	*ret_reason = watcher.watch.reason;
-	return watcher.watch.path;
+	return (struct pressure_watched){
+		.path = watcher.watch.path, .reason = watcher.watch.reason, .advice = watcher.watch.advice};
 }

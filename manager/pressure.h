@@ -16,14 +16,13 @@
 
 #define PRESSURE_PARTS 16u /* of the budget; a step is one of them */
 #define PRESSURE_STEPS_MAX (PRESSURE_PARTS - 1)
-#define PRESSURE_STEPS_AFTER_OOM 2u          /* more for each OOM kill: held to 7/8, then 6/8, … */
-#define PRESSURE_STEP_NS 2000000000LL        /* no step down sooner after another */
-#define PRESSURE_CALM_NS 60000000000LL       /* without a sign, before anything is taken back */
-#define PRESSURE_RETURN_NS 10000000000LL     /* then between two steps up */
-#define PRESSURE_RETURN_OOM_NS 60000000000LL /* the same in an episode with an OOM kill */
-#define PRESSURE_OOM_MEMORY_NS \
-	600000000000LL                 /* an OOM kill within this of the last one goes below what that one left */
-#define PRESSURE_LOOK_NS 10000000000LL /* between two looks at the OOM kills, while awake anyway */
+#define PRESSURE_STEPS_AFTER_OOM 2u           /* more for each OOM kill: held to 7/8, then 6/8, … */
+#define PRESSURE_STEP_NS 2000000000LL         /* no step down sooner after another */
+#define PRESSURE_CALM_NS 60000000000LL        /* without a sign, before anything is taken back */
+#define PRESSURE_RETURN_NS 10000000000LL      /* then between two steps up */
+#define PRESSURE_RETURN_OOM_NS 60000000000LL  /* the same in an episode with an OOM kill */
+#define PRESSURE_OOM_MEMORY_NS 600000000000LL /* so long a kill counts: the next one goes below what it left */
+#define PRESSURE_LOOK_NS 10000000000LL        /* between two looks at the OOM kills, while awake anyway */
 
 struct pressure {
 	uint32_t steps;                     /* parts of the budget that are given up; 0: no episode */
@@ -68,7 +67,10 @@ void pressure_budget_changed(struct manager *manager);
 void pressure_tick(struct manager *manager, int64_t now_ns);
 int64_t pressure_deadline_ns(const struct manager *manager);
 
-/* The file that is watched; "" and why not, where none is. */
-const char *pressure_watched(const char **ret_reason);
+/* The file that is watched, and why and what to do about it where none is; what does not apply is "". */
+struct pressure_watched {
+	const char *path, *reason, *advice;
+};
+struct pressure_watched pressure_watched(void);
 
 #endif

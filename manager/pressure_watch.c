@@ -100,6 +100,23 @@ failed:
 	return r;
 }
 
+const char *pressure_watch_advice(int error)
+{
+	switch (-error) {
+	case EPERM:
+	case EACCES:
+	case EROFS:
+		return "use Linux 6.5, where every user may, or systemd 254 and MemoryPressureWatch=on in a drop-in; before, only root may";
+	case ENOENT:
+	case EOPNOTSUPP:
+		return "start the kernel with psi=1; it must be built with CONFIG_PSI";
+	case ECANCELED:
+		return "start the manager without " PRESSURE_WATCH_VARIABLE "=/dev/null";
+	default:
+		return "free memory, descriptors or threads, and start the manager again";
+	}
+}
+
 static int try_file(struct pressure_watch *watch, const char *path)
 {
 	int fd = open_trigger(path, &watch->is_fifo);
@@ -121,7 +138,7 @@ static int find_file(struct pressure_watch *watch)
 
 	if (named != NULL && strcmp(named, "/dev/null") == 0) {
 		(void)snprintf(watch->reason, sizeof watch->reason, "turned off by " PRESSURE_WATCH_VARIABLE);
-		return -EOPNOTSUPP;
+		return -ECANCELED;
 	}
 	if (named != NULL && named[0] == '/' && strlen(named) < sizeof watch->path && try_file(watch, named) == 0)
 		return 0;
@@ -151,9 +168,10 @@ int pressure_watch_open(struct pressure_watch *watch)
 
 	memset(watch, 0, sizeof *watch);
 	watch->file_fd = watch->event_fd = watch->stop_fd = -1;
+	watch->advice = "";
 	r = find_file(watch);
 	if (r < 0)
-		return r;
+		goto not_found;
 	watch->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = watch->event_fd < 0 || watch->stop_fd < 0 ? -errno : start_thread(watch);
@@ -161,6 +179,9 @@ int pressure_watch_open(struct pressure_watch *watch)
 		(void)snprintf(watch->reason, sizeof watch->reason, "cannot start its thread: %s", strerror(-r));
 		close_all(watch);
 	}
+not_found:
+	if (r < 0)
+		watch->advice = pressure_watch_advice(r);
 	return r;
 }
 

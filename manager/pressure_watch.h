@@ -28,7 +28,8 @@
 struct pressure_watch {
 	int event_fd;                   /* readable: somebody waited for memory; -1: nothing is watched */
 	char path[PRESSURE_PATH_BYTES]; /* what is watched; "": nothing */
-	char reason[160];               /* why nothing is */
+	char reason[160];               /* why nothing is; "": it is */
+	const char *advice;             /* what would help; "": nothing is needed */
 	int file_fd, stop_fd, is_fifo;
 	pthread_t thread;
 };
@@ -39,6 +40,9 @@ struct pressure_watch {
  */
 int pressure_watch_open(struct pressure_watch *watch);
 void pressure_watch_close(struct pressure_watch *watch);
+
+/* What to do about an -errno of pressure_watch_open. */
+const char *pressure_watch_advice(int error);
 
 /* The number behind the word oom_kill, in memory.events (v2) or memory.oom_control (v1). 0 or -EBADMSG. */
 int pressure_parse_kills(const char *text, uint64_t *ret_kills);

@@ -183,10 +183,10 @@ static void add_pressure(json_t *list, const struct pressure *pressure)
 /* Not watching is no fault, so it is not among what is degraded. */
 static json_t *report_pressure(const struct manager *manager)
 {
-	const char *reason, *path = pressure_watched(&reason);
+	struct pressure_watched watched = pressure_watched();
 
-	return json_pack("{s:o, s:s, s:I}", "watch", path[0] == '\0' ? json_null() : text(path), "reason", reason,
-			 "steps", (json_int_t)manager->pressure.steps);
+	return json_pack("{s:o, s:s, s:s, s:I}", "watch", watched.path[0] == '\0' ? json_null() : text(watched.path),
+			 "reason", watched.reason, "do", watched.advice, "steps", (json_int_t)manager->pressure.steps);
 }
 
 /* What works, but not as well as it could, and what to do about it. */

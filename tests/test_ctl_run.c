@@ -26,7 +26,9 @@ static const char status_text[] =
 	"\"guaranteed\":680,\"reserved_slabs\":72,\"quarantined\":3,\"backing\":{\"hugetlb-1G\":0,\"hugetlb-2M\":8589934592,\"thp\":0,\"4k\":0}},"
 	"\"loader\":{\"engine\":\"io_uring\",\"reason\":\"works\",\"registered_buffers\":true,\"registered_files\":true,"
 	"\"files_direct\":3,\"files_buffered\":0,\"in_flight\":1,\"queued\":0,\"chunk_bytes\":1048576,\"chunk_depth\":8,"
-	"\"reads_in_flight_max\":4},\"settings\":[{\"name\":\"ram\",\"value\":\"8G\",\"source\":\"command line\"}],\"clients\":2,"
+	"\"reads_in_flight_max\":4},"
+	"\"pressure\":{\"watch\":null,\"reason\":\"/proc/pressure/memory: Permission denied\",\"do\":\"use Linux 6.5\",\"steps\":0},"
+	"\"settings\":[{\"name\":\"ram\",\"value\":\"8G\",\"source\":\"command line\"}],\"clients\":2,"
 	"\"degraded\":[{\"what\":\"no\\u001b[31m huge pages\",\"do\":\"reserve them: sysctl vm.nr_hugepages=4096\"}],"
 	"\"bell\":\"io_uring\"}";
 
@@ -65,6 +67,8 @@ Test(ctl_run, status_shows_trouble_with_its_remedy_and_what_binds)
 	cr_expect_null(strstr(output, "free memory"), "the remedy of a limit that does not bind");
 	expect_contains(output, "4.0 GiB used of 8.0 GiB (50.0 %); 72 of 680 guaranteed slabs");
 	expect_contains(output, "pages: hugetlb-2M 8.0 GiB\n");
+	expect_contains(output,
+			"pressure   not watched: /proc/pressure/memory: Permission denied\n       do  use Linux 6.5\n");
 	expect_contains(output, "ram            8G  (command line)");
 	cr_expect_null(strchr(output, '\033'));
 	free(output);
@@ -81,6 +85,22 @@ Test(ctl_run, status_without_trouble_says_good)
 	output = output_of("status", text, 0, &r);
 	cr_assert_eq(r, 0, "%s", message);
 	expect_contains(output, "health     good\n");
+	free(output);
+	free(text);
+}
+
+Test(ctl_run, status_says_where_pressure_is_watched)
+{
+	static const char not_watched[] = "\"watch\":null,\"reason\":\"/proc/pressure/memory: Permission denied\"";
+	static const char watched[] = "\"watch\":\"/proc/pressure/memory\",\"reason\":\"\"";
+	char *text = strdup(status_text), *place = strstr(text, not_watched), *output;
+	int r;
+
+	memset(place, ' ', strlen(not_watched));
+	memcpy(place, watched, strlen(watched));
+	output = output_of("status", text, 0, &r);
+	cr_assert_eq(r, 0, "%s", message);
+	expect_contains(output, "pressure   watched: /proc/pressure/memory\n");
 	free(output);
 	free(text);
 }

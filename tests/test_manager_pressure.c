@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <string.h>
 
 TestSuite(manager_pressure, .timeout = 20);
 
@@ -199,4 +200,13 @@ Test(manager_pressure, what_is_no_count_of_kills_is_refused)
 	for (size_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++)
 		cr_assert_eq(pressure_parse_kills(senseless[i], &kills), -EBADMSG, "\"%s\"", senseless[i]);
 	cr_assert_eq(kills, 99, "set on success only");
+}
+
+Test(manager_pressure, a_watch_that_is_not_allowed_and_one_that_does_not_exist_have_different_remedies)
+{
+	cr_assert_not_null(strstr(pressure_watch_advice(-EACCES), "Linux 6.5"), "Debian 12: the file is read-only");
+	cr_assert_str_eq(pressure_watch_advice(-EPERM), pressure_watch_advice(-EACCES),
+			 "or root without its privilege");
+	cr_assert_str_eq(pressure_watch_advice(-EROFS), pressure_watch_advice(-EACCES), "or ProtectControlGroups=");
+	cr_assert_not_null(strstr(pressure_watch_advice(-ENOENT), "psi=1"));
 }

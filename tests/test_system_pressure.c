@@ -211,14 +211,21 @@ Test(system_pressure, a_sign_of_pressure_is_a_sixteenth_of_the_budget_and_one_li
 	finish(&world);
 }
 
-Test(system_pressure, without_a_watch_it_serves_and_status_says_why)
+Test(system_pressure, without_a_watch_it_serves_and_status_says_why_and_what_to_do)
 {
 	struct world world;
+	char shown[4096];
 
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, (const char *const[]){"--log-level", "info", NULL}), 0);
 	cr_assert(world_log_has(&world, "pressure is not watched: turned off by MEMORY_PRESSURE_WATCH"));
 	cr_assert_not_null(strstr(status_text(&world), "turned off by MEMORY_PRESSURE_WATCH"));
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "status", NULL}, shown,
+			       sizeof shown),
+		     0);
+	cr_assert_not_null(strstr(shown, "pressure   not watched: turned off by MEMORY_PRESSURE_WATCH\n"
+					 "       do  start the manager without MEMORY_PRESSURE_WATCH=/dev/null\n"),
+			   "%s", shown);
 	world_close(&world);
 }

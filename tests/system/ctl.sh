@@ -56,6 +56,7 @@ ctl 0 --socket "$socket" status
 expect '^manager +[0-9]'
 expect '^(health +good|DEGRADED)'
 expect '^ +> '
+expect '^pressure +(not )?watched: .'
 ctl 0 --socket "$socket" --json status
 expect '^\{.*"models":\[\{.*\}$'
 [ "$(wc -l <"$work/out")" = 1 ] || failed 'status --json is not one line'

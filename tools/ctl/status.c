@@ -105,7 +105,8 @@ static void print_pool(FILE *out, struct fields *fields, const json_t *pool)
 		format_share(used_bytes, backed_bytes, text[2]), fields_number(fields, pool, "reserved_slabs"),
 		fields_number(fields, pool, "guaranteed"));
 	if (quarantined > 0)
-		fprintf(out, "           %" PRIu64 " slabs in quarantine: reads of a killed manager may still land there\n",
+		fprintf(out,
+			"           %" PRIu64 " slabs in quarantine: reads of a killed manager may still land there\n",
 			quarantined);
 	print_backing(out, fields, pool);
 }
@@ -126,6 +127,16 @@ static void print_loader(FILE *out, struct fields *fields, const json_t *loader)
 		fields_number(fields, loader, "queued"),
 		format_bytes(fields_number(fields, loader, "chunk_bytes"), text),
 		fields_number(fields, loader, "chunk_depth"));
+}
+
+/* Without a watch the manager learns of short memory only from OOM kills, when it is too late for somebody. */
+static void print_pressure(FILE *out, struct fields *fields, const json_t *pressure)
+{
+	if (json_is_string(json_object_get(pressure, "watch")))
+		fprintf(out, "pressure   watched: %s\n", fields_string(fields, pressure, "watch"));
+	else
+		fprintf(out, "pressure   not watched: %s\n       do  %s\n", fields_string(fields, pressure, "reason"),
+			fields_string(fields, pressure, "do"));
 }
 
 static void print_settings(FILE *out, struct fields *fields, const json_t *status)
@@ -155,6 +166,7 @@ static void print(FILE *out, struct fields *fields, const json_t *status)
 	print_budget(out, fields, fields_object(fields, status, "budget"));
 	print_pool(out, fields, fields_object(fields, status, "pool"));
 	print_loader(out, fields, fields_object(fields, status, "loader"));
+	print_pressure(out, fields, fields_object(fields, status, "pressure"));
 	print_settings(out, fields, status);
 }
 
