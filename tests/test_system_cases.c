@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cases from the field that need the real programs: the page cache, settings nobody reads, and loads that several want. */
-#include "cnre/cnre.h"
 #include "tests/support/child.h"
 #include "tests/support/truth.h"
 #include "tests/support/world.h"
+#include "tests/support/world_client.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -22,33 +22,10 @@ TestSuite(system_cases, .timeout = 120);
 enum { LAYERS = 4, EXPERTS = 16 };
 #define TIMEOUT_NS 60000000000
 
-static struct cnre *attach_with(const struct world *world, uint64_t reserve_bytes)
-{
-	struct cnre_options options = {.size = sizeof options,
-				       .socket = world->socket,
-				       .timeout_ns = TIMEOUT_NS,
-				       .reserve_bytes = reserve_bytes};
-	struct cnre *client = NULL;
-	int r = cnre_attach(&client, world->model, &options);
-
-	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
-	return client;
-}
-
 static void check_all(const struct truth *truth, struct cnre *client)
 {
 	for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
 		cr_assert_eq(truth_check_one(truth, client, i / EXPERTS, i % EXPERTS), 0);
-}
-
-static const char *status_text(const struct world *world)
-{
-	static char text[1 << 16];
-
-	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world->socket, "status", "--json", NULL},
-			       text, sizeof text),
-		     0, "%s", text);
-	return text;
 }
 
 /* ---- the page cache (D7) ---- */
@@ -75,7 +52,7 @@ Test(system_cases, direct_reads_do_not_fill_the_page_cache_or_status_says_buffer
 	world_generate(&world, (const char *const[]){"--hidden", "256", "--intermediate", "256", NULL});
 	cr_assert_eq(truth_open(&truth, world.model), 0);
 	cr_assert_gt(world_start(&world, NULL), 0);
-	client = attach_with(&world, 1 << 20);
+	client = world_attach(&world, 1 << 20);
 	truth_drop_cache(truth);
 	before = truth_cached_pages(truth);
 	load_all(client);
@@ -84,7 +61,7 @@ Test(system_cases, direct_reads_do_not_fill_the_page_cache_or_status_says_buffer
 	if (world_status(&world, "loader.files_buffered") == 0)
 		cr_assert_leq(after, before, "%zu pages became %zu", before, after);
 	else
-		cr_assert_not_null(strstr(status_text(&world), "read through the page cache"));
+		cr_assert_not_null(strstr(world_status_text(&world), "read through the page cache"));
 	check_all(truth, client);
 	cnre_detach(client);
 	truth_close(truth);
@@ -101,12 +78,12 @@ Test(system_cases, buffered_reads_are_chosen_with_direct_no_and_shown_as_degrade
 	world_generate(&world, NULL);
 	cr_assert_eq(truth_open(&truth, world.model), 0);
 	cr_assert_gt(world_start(&world, (const char *const[]){"--direct", "no", NULL}), 0);
-	client = attach_with(&world, 1 << 18);
+	client = world_attach(&world, 1 << 18);
 	check_all(truth, client);
 	cr_assert_eq(world_status(&world, "loader.files_direct"), 0);
 	cr_assert_gt(world_status(&world, "loader.files_buffered"), 0);
-	cr_assert_not_null(strstr(status_text(&world), "read through the page cache"));
-	cr_assert_not_null(strstr(status_text(&world), "leave out --direct no"), "%s", status_text(&world));
+	cr_assert_not_null(strstr(world_status_text(&world), "read through the page cache"));
+	cr_assert_not_null(strstr(world_status_text(&world), "leave out --direct no"), "%s", world_status_text(&world));
 	cnre_detach(client);
 	truth_close(truth);
 	world_close(&world);
@@ -181,10 +158,10 @@ Test(system_cases, status_shows_each_value_with_where_it_comes_from)
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, (const char *const[]){"--ram", "600K", NULL}), 0);
 	cr_assert_not_null(
-		strstr(status_text(&world), "\"name\":\"ram\",\"source\":\"command line\",\"value\":\"600K\""), "%s",
-		status_text(&world));
-	cr_assert_not_null(strstr(status_text(&world), "\"name\":\"policy\",\"source\":\"default\""), "%s",
-			   status_text(&world));
+		strstr(world_status_text(&world), "\"name\":\"ram\",\"source\":\"command line\",\"value\":\"600K\""),
+		"%s", world_status_text(&world));
+	cr_assert_not_null(strstr(world_status_text(&world), "\"name\":\"policy\",\"source\":\"default\""), "%s",
+			   world_status_text(&world));
 	world_close(&world);
 }
 
@@ -208,7 +185,7 @@ Test(system_cases, a_demand_joins_the_prefetch_that_is_under_way)
 	world_generate(&world, large);
 	cr_assert_eq(truth_open(&truth, world.model), 0);
 	cr_assert_gt(world_start(&world, one_at_a_time), 0);
-	client = attach_with(&world, LARGE_RESERVE);
+	client = world_attach(&world, LARGE_RESERVE);
 	for (uint32_t i = 0; i < LARGE_EXPERTS; i++) {
 		struct cnre_expert leased;
 		uint8_t tier = CNRE_ABSENT;
@@ -296,7 +273,7 @@ Test(system_cases, a_killed_client_does_not_take_its_loads_from_those_who_wait_f
 	world_generate(&world, large);
 	cr_assert_eq(truth_open(&truth, world.model), 0);
 	cr_assert_gt(world_start(&world, one_at_a_time), 0);
-	client = attach_with(&world, LARGE_RESERVE);
+	client = world_attach(&world, LARGE_RESERVE);
 	cr_assert_eq(pipe2(posted, O_CLOEXEC), 0);
 	asker = (struct asker){.world = &world, .posted = posted[1]};
 	child = child_start(ask_for_all, &asker);
@@ -386,7 +363,7 @@ Test(system_cases, a_stopped_client_keeps_its_lease_under_pressure_and_the_other
 	cr_assert_eq(waitpid(child, &status, WUNTRACED), child);
 	cr_assert(WIFSTOPPED(status));
 
-	client = attach_with(&world, 1 << 16);
+	client = world_attach(&world, 1 << 16);
 	for (int round = 0; round < 5; round++) {
 		check_all(truth, client);
 		cr_assert_eq(cnre_resident(client, 0, &zero, 1, &tier), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Right size, right header, wrong bytes: with --verify, --digests and --scrub it is an error, and never an answer. */
-#include "cnre/cnre.h"
 #include "tests/support/world.h"
+#include "tests/support/world_client.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -21,16 +21,6 @@ enum { LAYERS = 4, EXPERTS = 16, FLIPPED = 16 };
 #define TIMEOUT_NS 20000000000
 
 static char digests[128]; /* the manifest, in the world's directory */
-
-static struct cnre *attach(const struct world *world)
-{
-	struct cnre_options options = {.size = sizeof options, .socket = world->socket, .timeout_ns = TIMEOUT_NS};
-	struct cnre *client = NULL;
-	int r = cnre_attach(&client, world->model, &options);
-
-	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
-	return client;
-}
 
 static int try(struct cnre *client, uint32_t layer, uint32_t expert)
 {
@@ -152,7 +142,7 @@ Test(system_digest, an_expert_that_changes_between_two_loads_is_ebadmsg_and_heal
 
 	open_world(&world);
 	cr_assert_gt(world_start(&world, options), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	part = copy_part(client, 1, 2, &bytes);
 	evict_all(&world);
 	off = damage_shard(&world, part, bytes);
@@ -183,7 +173,7 @@ Test(system_digest, the_next_manager_finds_it_at_the_very_first_load_by_the_mani
 
 	open_world(&world);
 	cr_assert_gt(world_start(&world, options), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	touch_all(client);
 	part = copy_part(client, 3, 7, &bytes);
 	cnre_detach(client);
@@ -192,7 +182,7 @@ Test(system_digest, the_next_manager_finds_it_at_the_very_first_load_by_the_mani
 	cr_expect_eq(access(digests, F_OK), 0);
 	(void)damage_shard(&world, part, bytes);
 	cr_assert_gt(world_start(&world, options), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_expect_eq(try(client, 3, 7), -EBADMSG);
 	cr_expect_eq(try(client, 3, 6), 0);
 	cr_expect_eq(world_stat(&world, "digest_errors"), 1);
@@ -213,14 +203,14 @@ Test(system_digest, without_verification_a_damaged_expert_is_served)
 
 	open_world(&world);
 	cr_assert_gt(world_start(&world, recording), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	part = copy_part(client, 0, 0, &bytes);
 	cnre_detach(client);
 	cr_assert_eq(world_stop(&world, SIGTERM), 0);
 	(void)damage_shard(&world, part, bytes);
 	cr_assert_gt(world_start(&world, trusting), 0);
 	cr_expect(world_log_has(&world, "is not used"), "a manifest without effect is said");
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_expect_not(part_equals(client, 0, 0, part, bytes), "identity covers headers, not payload");
 	cr_expect_eq(world_stat(&world, "digest_errors"), 0);
 	free(part);
@@ -236,7 +226,7 @@ Test(system_digest, a_manifest_of_another_checkpoint_is_refused_at_start)
 
 	open_world(&world);
 	cr_assert_gt(world_start(&world, options), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(try(client, 0, 0), 0);
 	cnre_detach(client);
 	cr_assert_eq(world_stop(&world, SIGTERM), 0);
@@ -322,7 +312,7 @@ Test(system_digest, memory_that_changes_is_evicted_as_soon_as_nobody_holds_it)
 
 	open_world(&world);
 	cr_assert_gt(world_start(&world, options), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	part = copy_part(client, 2, 5, &bytes);
 	cr_assert_eq(cnre_acquire(client, 2, 5, TIMEOUT_NS, &held), 0);
 	cr_assert_eq(try(client, 0, 0), 0);
@@ -362,7 +352,7 @@ Test(system_digest, verification_and_scrub_find_nothing_in_a_healthy_miss_storm)
 	world_generate(&world, (const char *const[]){"--layers", "1", "--experts", "16", "--top-k", "2", "--hidden",
 						     "2048", "--intermediate", "2048", NULL});
 	cr_assert_gt(world_start(&world, options), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	for (uint32_t i = 0; i < 200; i++)
 		cr_assert_eq(try(client, 0, i % 16), 0); /* each a miss */
 	cr_expect_eq(world_stat(&world, "digest_errors"), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real manager from outside: starting, refusing, being found, and giving memory back. */
-#include "cnre/cnre.h"
 #include "tests/support/world.h"
+#include "tests/support/world_client.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -27,19 +27,6 @@
 TestSuite(system_manager, .timeout = 120);
 
 enum { NOBODY = 65534, EXPERTS = 64 };
-
-static struct cnre *attach(const struct world *world, uint64_t reserve_bytes)
-{
-	struct cnre_options options = {.size = sizeof options,
-				       .socket = world->socket,
-				       .timeout_ns = 20000000000,
-				       .reserve_bytes = reserve_bytes};
-	struct cnre *client = NULL;
-	int r = cnre_attach(&client, world->model, &options);
-
-	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
-	return client;
-}
 
 /* In a process of its own: one process attaches a model once. The error as its exit status gives it. */
 static int attach_error(const struct world *world, const char *model, uint64_t reserve_bytes)
@@ -103,7 +90,7 @@ Test(system_manager, sigterm_ends_it_cleanly_and_removes_the_socket)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, NULL), 0);
-	touch_all(attach(&world, 0));
+	touch_all(world_attach(&world, 0));
 	cr_assert_eq(world_stop(&world, SIGTERM), 0, "exit status 0");
 	cr_assert_neq(access(world.socket, F_OK), 0);
 	cr_assert_gt(world_start(&world, NULL), 0, "and the next one starts");
@@ -120,7 +107,7 @@ Test(system_manager, a_leased_expert_stays_readable_when_the_manager_is_killed)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, NULL), 0);
-	client = attach(&world, 0);
+	client = world_attach(&world, 0);
 	cr_assert_eq(cnre_acquire(client, 0, 3, 20000000000, &expert), 0);
 	for (uint64_t i = 0; i < expert.part[CNRE_UP].bytes; i++)
 		before = before * 31 + ((const unsigned char *)expert.part[CNRE_UP].data)[i];
@@ -182,7 +169,7 @@ Test(system_manager, reservations_are_exact_or_enospc_and_come_back)
 	window = world_status(&world, "pool.window_bytes");
 	cr_assert_eq(attach_error(&world, world.model, (windows - loads + 1) * window), -ENOSPC);
 	cr_assert(world_log_has(&world, "raise --ram"), "the log says the numbers and what to do");
-	client = attach(&world, (windows - loads) * window);
+	client = world_attach(&world, (windows - loads) * window);
 	cr_assert_eq(cnre_model(client, &info), 0);
 	cr_assert_eq(info.reserve_bytes, (windows - loads) * window);
 	cr_assert_eq(attach_error(&world, world.model, window), -ENOSPC, "everything is reserved");
@@ -212,7 +199,7 @@ Test(system_manager, works_without_privilege_and_with_little_memlock)
 	world_generate(&world, (const char *const[]){"--hidden", "512", "--intermediate", "512", NULL}); /* 48 MiB */
 	cr_assert_eq(chmod(world.directory, 0777), 0);
 	cr_assert_gt(world_start_with(&world, options, become_poor), 0);
-	touch_all(attach(&world, 0));
+	touch_all(world_attach(&world, 0));
 	cr_assert_eq(world_stat(&world, "loads"), EXPERTS);
 	cr_assert_eq(world_stat(&world, "load_errors"), 0);
 	world_close(&world);
@@ -255,7 +242,7 @@ Test(system_manager, without_io_uring_the_results_and_counters_are_the_same)
 		struct cnre *client;
 
 		cr_assert_gt(world_start_with(&world, NULL, prepare[i]), 0);
-		client = attach(&world, 0);
+		client = world_attach(&world, 0);
 		touch_all(client);
 		cnre_detach(client);
 		loads[i] = world_stat(&world, "loads");
@@ -282,7 +269,7 @@ Test(system_manager, bells_by_threads_lose_no_ring)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start_with(&world, NULL, bells_by_thread), 0);
-	client = attach(&world, 0);
+	client = world_attach(&world, 0);
 	touch_all(client);
 	/* A lost ring would cost a slice of 250 ms each. */
 	cr_assert_lt(world_stat(&world, "felt_wait_ns"), EXPERTS * 100000000ull);
@@ -310,7 +297,7 @@ static int has_churned(void *context)
 static void *churn_experts(void *argument)
 {
 	struct churn *churn = argument;
-	struct cnre *client = attach(churn->world, 4 << 20);
+	struct cnre *client = world_attach(churn->world, 4 << 20);
 	uint64_t state = (uint64_t)(uintptr_t)&client;
 
 	while (!atomic_load_explicit(&churn->stop, memory_order_relaxed)) {
@@ -388,7 +375,7 @@ Test(system_manager, reset_evicts_what_nobody_holds)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, NULL), 0);
-	client = attach(&world, 0);
+	client = world_attach(&world, 0);
 	touch_all(client);
 	cr_assert_eq(cnre_acquire(client, 1, 1, -1, &expert), 0);
 	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "--json", "reset", NULL},
@@ -434,7 +421,7 @@ Test(system_manager, a_shard_truncated_after_the_start_is_an_error_and_never_wro
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, NULL), 0);
-	client = attach(&world, 0);
+	client = world_attach(&world, 0);
 	(void)snprintf(path, sizeof path, "%s/model-00001-of-00001.safetensors", world.model);
 	if (stat(path, &status) < 0)
 		(void)snprintf(path, sizeof path, "%s/model.safetensors", world.model);
@@ -508,7 +495,7 @@ Test(system_manager, a_forked_child_cannot_disturb_the_parents_leases)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, NULL), 0);
-	client = attach(&world, 0);
+	client = world_attach(&world, 0);
 	cr_assert_eq(cnre_acquire(client, 2, 2, -1, &expert), 0);
 	copy = expert;
 	child = fork();
@@ -546,7 +533,7 @@ Test(system_manager, a_killed_client_gives_everything_back)
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, NULL), 0);
 	cr_assert_eq(pipe2(ready, O_CLOEXEC), 0);
-	client = attach(&world, 0);
+	client = world_attach(&world, 0);
 	child = fork();
 	if (child == 0) {
 		struct cnre_options options = {

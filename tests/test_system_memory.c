@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The budget against what memory really costs: measured bytes, experts of several sizes, huge pages, limits of a group. */
-#include "cnre/cnre.h"
 #include "tests/support/child.h"
 #include "tests/support/truth.h"
 #include "tests/support/world.h"
+#include "tests/support/world_client.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -19,18 +19,7 @@ TestSuite(system_memory, .timeout = 120);
 
 enum { LAYERS = 4, EXPERTS = 16 };
 #define MIB (1ull << 20)
-
-static struct cnre *attach(const struct world *world)
-{
-	/* A small reservation: the elastic one would have the pool back half of the budget for it. */
-	struct cnre_options options = {
-		.size = sizeof options, .socket = world->socket, .timeout_ns = 20000000000, .reserve_bytes = MIB};
-	struct cnre *client = NULL;
-	int r = cnre_attach(&client, world->model, &options);
-
-	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
-	return client;
-}
+#define RESERVE MIB /* the elastic one would have the pool back half of the budget for it */
 
 static uint64_t resident_bytes(struct cnre *client)
 {
@@ -60,16 +49,6 @@ static const char *read_text(const char *path)
 	return text;
 }
 
-static const char *status_text(const struct world *world)
-{
-	static char text[1 << 16];
-
-	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world->socket, "status", "--json", NULL},
-			       text, sizeof text),
-		     0, "%s", text);
-	return text;
-}
-
 /* ---- measured, not planned ---- */
 
 /* 64 experts of 200 KiB, 12.5 MiB in all. */
@@ -92,7 +71,7 @@ Test(system_memory, residents_stay_within_what_the_measured_bytes_leave_of_the_b
 	world_generate(&world, middling);
 	cr_assert_eq(truth_open(&truth, world.model), 0);
 	cr_assert_gt(world_start_with(&world, options, measure_a_fifth_more), 0);
-	client = attach(&world);
+	client = world_attach(&world, RESERVE);
 	for (uint32_t i = 0; i < 3 * LAYERS * EXPERTS; i++) {
 		cr_assert_eq(truth_check_one(truth, client, i / EXPERTS % LAYERS, i % EXPERTS), 0);
 		cr_assert_leq(resident_bytes(client) * 12 / 10, 6 * MIB, "after %u accesses", i + 1);
@@ -101,11 +80,11 @@ Test(system_memory, residents_stay_within_what_the_measured_bytes_leave_of_the_b
 	cr_assert_gt(world_stat(&world, "evictions"), 0);
 	cr_assert_eq(world_stat(&world, "overshoots"), 1);
 	cr_assert_leq(world_stat(&world, "measured_bytes"), 6 * MIB, "memory of the pool was given back: %s",
-		      status_text(&world));
+		      world_status_text(&world));
 	cr_assert_gt(world_stat(&world, "measured_bytes"), world_stat(&world, "pool_bytes"));
 	cr_assert_eq(count_in(read_text(world.log), "the kernel counts"), 1, "logged once: %s", read_text(world.log));
 	cr_assert(world_log_has(&world, "cnrectl set ram"));
-	cr_assert_not_null(strstr(status_text(&world), "experts are held within less"));
+	cr_assert_not_null(strstr(world_status_text(&world), "experts are held within less"));
 	cnre_detach(client);
 	truth_close(truth);
 	world_close(&world);
@@ -124,7 +103,7 @@ Test(system_memory, an_overshoot_evicts_within_one_pass_and_is_not_refilled)
 	world_generate(&world, middling);
 	cr_assert_eq(truth_open(&truth, world.model), 0);
 	cr_assert_gt(world_start_with(&world, options, measure_a_fifth_more), 0);
-	client = attach(&world);
+	client = world_attach(&world, RESERVE);
 	for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
 		cr_assert_eq(truth_check_one(truth, client, i / EXPERTS, i % EXPERTS), 0);
 	whole = resident_bytes(client);
@@ -145,7 +124,7 @@ Test(system_memory, an_overshoot_evicts_within_one_pass_and_is_not_refilled)
 	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "set", "ram", "20M", NULL},
 			       NULL, 0),
 		     0);
-	cr_assert_null(strstr(status_text(&world), "experts are held within less"));
+	cr_assert_null(strstr(world_status_text(&world), "experts are held within less"));
 	for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
 		cr_assert_eq(truth_check_one(truth, client, i / EXPERTS, i % EXPERTS), 0);
 	cr_assert_eq(resident_bytes(client), whole, "a budget that bears it is used again");
@@ -181,7 +160,7 @@ Test(system_memory, measured_bytes_are_what_was_planned_on_plain_pages)
 	cr_assert_gt(world_stat(&world, "own_bytes"), 0);
 	cr_assert_gt(world_stat(&world, "anonymous_bytes"), 0);
 	own.before_bytes = world_stat(&world, "own_bytes");
-	client = attach(&world);
+	client = world_attach(&world, RESERVE);
 	cr_assert_eq(cnre_acquire(client, 0, 0, 20000000000, &leased), 0);
 	cr_assert(world_wait_until(own_bytes_have_grown, &own, 10),
 		  "a load is followed by a measurement, which finds the client's channel");
@@ -294,7 +273,7 @@ Test(system_memory, experts_of_two_sizes_are_charged_their_own_slabs_and_arrive_
 	world_generate(&world, mixed);
 	cr_assert_eq(truth_open(&truth, world.model), 0);
 	cr_assert_gt(world_start(&world, (const char *const[]){"--hugepages", "4k", NULL}), 0);
-	client = attach(&world);
+	client = world_attach(&world, RESERVE);
 	narrow = slab_of(&world, client, truth, 0);
 	wide = slab_of(&world, client, truth, 3);
 	cr_assert_gt(wide, 3 * narrow, "%llu and %llu bytes", (unsigned long long)narrow, (unsigned long long)wide);
@@ -306,7 +285,7 @@ Test(system_memory, experts_of_two_sizes_are_charged_their_own_slabs_and_arrive_
 	(void)snprintf(ram, sizeof ram, "%llu", (unsigned long long)total / 2);
 	cr_assert_gt(world_start(&world, (const char *const[]){"--hugepages", "4k", "--ram", ram, NULL}), 0);
 	run_two_sweeps((struct sweep){.world = &world, .truth = truth, .budget_bytes = total / 2, .rounds = 4});
-	client = attach(&world);
+	client = world_attach(&world, RESERVE);
 	cr_assert(world_wait_until(nothing_in_flight, &world, 20));
 	for (uint32_t layer = 0; layer < LAYERS; layer++)
 		expected += residents_of(client, layer) * (layer == 3 ? wide : narrow);

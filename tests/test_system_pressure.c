@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that others need: a real manager gives way to signs of pressure, and after an OOM kill of its predecessor. */
-#include "cnre/cnre.h"
 #include "tests/support/truth.h"
 #include "tests/support/world.h"
+#include "tests/support/world_client.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -19,6 +19,7 @@ TestSuite(system_pressure, .timeout = 120);
 enum { LAYERS = 4, EXPERTS = 16 };
 #define MIB (1ull << 20)
 #define BUDGET (8 * MIB)
+#define RESERVE (MIB / 2) /* so that what is reserved does not decide */
 
 /* 64 experts of 200 KiB, 12.5 MiB in all: more than the budget, which is filled. */
 static const char *const middling[] = {"--hidden", "256", "--intermediate", "256", NULL};
@@ -59,59 +60,10 @@ static void finish(struct world *world)
 	world_close(world);
 }
 
-/* A small reservation, so that what is reserved does not decide. */
-static struct cnre *attach(const struct world *world)
-{
-	struct cnre_options small = {
-		.size = sizeof small, .socket = world->socket, .timeout_ns = 20000000000, .reserve_bytes = MIB / 2};
-	struct cnre *client = NULL;
-	int r = cnre_attach(&client, world->model, &small);
-
-	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
-	return client;
-}
-
 static void read_everything(const struct truth *truth, struct cnre *client)
 {
 	for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
 		cr_assert_eq(truth_check_one(truth, client, i / EXPERTS, i % EXPERTS), 0);
-}
-
-static const char *status_text(const struct world *world)
-{
-	static char text[1 << 16];
-
-	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world->socket, "status", "--json", NULL},
-			       text, sizeof text),
-		     0, "%s", text);
-	return text;
-}
-
-struct expectation {
-	struct world *world;
-	uint64_t epoch;
-};
-
-static int is_serving(void *context)
-{
-	const struct expectation *expected = context;
-	static char text[1 << 16];
-	char wanted[64];
-
-	(void)snprintf(wanted, sizeof wanted, "\"epoch\":%llu,", (unsigned long long)expected->epoch);
-	return world_run("cnrectl",
-			 (const char *const[]){"--socket", expected->world->socket, "status", "--json", NULL}, text,
-			 sizeof text) == 0 &&
-	       strstr(text, wanted) != NULL;
-}
-
-static void kill_and_wait(struct world *world)
-{
-	struct expectation expected = {.world = world, .epoch = world_status(world, "epoch") + 1};
-
-	cr_assert_eq(kill((pid_t)world_status(world, "pid"), SIGKILL), 0);
-	cr_assert(world_wait_until(is_serving, &expected, 30), "no incarnation %llu came",
-		  (unsigned long long)expected.epoch);
 }
 
 /* What is promised to clients and loads, whatever memory is short of. */
@@ -129,45 +81,46 @@ Test(system_pressure, successors_of_managers_that_the_kernel_killed_hold_less_ea
 
 	start(&world);
 	cr_assert_eq(truth_open(&truth, world.model), 0);
-	client = attach(&world);
+	client = world_attach(&world, RESERVE);
 	read_everything(truth, client);
 	cr_assert_gt(world_stat(&world, "resident_bytes"), BUDGET / 8 * 7, "otherwise there is nothing to give up");
 
-	kill_and_wait(&world);
+	world_kill_manager(&world);
 	cr_assert_gt(world_stat(&world, "resident_bytes"), BUDGET / 8 * 7, "any other death costs nothing");
-	cr_assert_null(strstr(status_text(&world), "killed for memory"));
+	cr_assert_null(strstr(world_status_text(&world), "killed for memory"));
 
 	write_kills(4);
-	kill_and_wait(&world);
+	world_kill_manager(&world);
 	cr_assert_leq(world_stat(&world, "resident_bytes"), BUDGET / 8 * 7);
 	cr_assert_gt(world_stat(&world, "resident_bytes"), BUDGET / 2, "what fits is kept");
-	cr_assert_not_null(strstr(status_text(&world), "killed for memory in this control group: experts are held "
-						       "within 14/16 of the budget"),
-			   "%s", status_text(&world));
+	cr_assert_not_null(strstr(world_status_text(&world),
+				  "killed for memory in this control group: experts are held "
+				  "within 14/16 of the budget"),
+			   "%s", world_status_text(&world));
 	cr_assert(world_log_has(&world, "the kernel killed for memory"));
 	cr_assert_eq(world_stat(&world, "pressure_shrinks"), 1);
 	cr_assert_eq(world_stat(&world, "budget_bytes"), BUDGET, "the budget itself is as it was set");
 	read_everything(truth, client);
 	cr_assert_leq(world_stat(&world, "resident_bytes"), BUDGET / 8 * 7, "and what is read again stays within");
 
-	kill_and_wait(&world);
-	cr_assert_not_null(strstr(status_text(&world), "within 14/16"), "a kill is judged once, and not forgotten: %s",
-			   status_text(&world));
+	world_kill_manager(&world);
+	cr_assert_not_null(strstr(world_status_text(&world), "within 14/16"),
+			   "a kill is judged once, and not forgotten: %s", world_status_text(&world));
 	cr_assert_eq(world_stat(&world, "pressure_shrinks"), 1);
 
 	write_kills(5);
-	kill_and_wait(&world);
-	cr_assert_not_null(strstr(status_text(&world), "within 12/16"), "the next one goes below: %s",
-			   status_text(&world));
+	world_kill_manager(&world);
+	cr_assert_not_null(strstr(world_status_text(&world), "within 12/16"), "the next one goes below: %s",
+			   world_status_text(&world));
 	cr_assert_leq(world_stat(&world, "resident_bytes"), BUDGET / 16 * 12);
 	cr_assert_eq(world_stat(&world, "pressure_shrinks"), 2);
 	read_everything(truth, client);
 
 	for (int kills = 6; kills < 12; kills++) {
 		write_kills(kills);
-		kill_and_wait(&world);
+		world_kill_manager(&world);
 	}
-	cr_assert_not_null(strstr(status_text(&world), "within 1/16"), "%s", status_text(&world));
+	cr_assert_not_null(strstr(world_status_text(&world), "within 1/16"), "%s", world_status_text(&world));
 	read_everything(truth, client);
 	cr_assert_leq(world_stat(&world, "resident_bytes"), promised_bytes(&world));
 	cr_assert_gt(promised_bytes(&world), BUDGET / 16, "and never below what is promised");
@@ -190,10 +143,10 @@ Test(system_pressure, a_sign_of_pressure_is_a_sixteenth_of_the_budget_and_one_li
 
 	start(&world);
 	cr_assert_eq(truth_open(&truth, world.model), 0);
-	client = attach(&world);
+	client = world_attach(&world, RESERVE);
 	read_everything(truth, client);
 	cr_assert_gt(world_stat(&world, "resident_bytes"), BUDGET / 16 * 15, "otherwise there is nothing to give up");
-	cr_assert_not_null(strstr(status_text(&world), fifo_path), "status says what is watched");
+	cr_assert_not_null(strstr(world_status_text(&world), fifo_path), "status says what is watched");
 
 	fd = open(fifo_path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
 	cr_assert_geq(fd, 0, "the manager reads it");
@@ -202,7 +155,8 @@ Test(system_pressure, a_sign_of_pressure_is_a_sixteenth_of_the_budget_and_one_li
 	(void)close(fd);
 	cr_assert_leq(world_stat(&world, "resident_bytes"), BUDGET / 16 * 15);
 	cr_assert_gt(world_stat(&world, "resident_bytes"), BUDGET / 16 * 13);
-	cr_assert_not_null(strstr(status_text(&world), "within 15/16 of the budget"), "%s", status_text(&world));
+	cr_assert_not_null(strstr(world_status_text(&world), "within 15/16 of the budget"), "%s",
+			   world_status_text(&world));
 	cr_assert(world_log_has(&world, "processes wait for memory"));
 	read_everything(truth, client);
 	cr_assert_leq(world_stat(&world, "resident_bytes"), BUDGET / 16 * 15);
@@ -220,7 +174,7 @@ Test(system_pressure, without_a_watch_it_serves_and_status_says_why_and_what_to_
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, (const char *const[]){"--log-level", "info", NULL}), 0);
 	cr_assert(world_log_has(&world, "pressure is not watched: turned off by MEMORY_PRESSURE_WATCH"));
-	cr_assert_not_null(strstr(status_text(&world), "turned off by MEMORY_PRESSURE_WATCH"));
+	cr_assert_not_null(strstr(world_status_text(&world), "turned off by MEMORY_PRESSURE_WATCH"));
 	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "status", NULL}, shown,
 			       sizeof shown),
 		     0);

@@ -3,8 +3,8 @@
  * The manager dies, and nobody but it notices: residents, leases, clients and waiting requests go on in the next
  * incarnation, which the keeper starts. Every leased byte is compared with what it was before.
  */
-#include "cnre/cnre.h"
 #include "tests/support/world.h"
+#include "tests/support/world_client.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -24,16 +24,6 @@ TestSuite(system_restart, .timeout = 120);
 enum { LAYERS = 4, EXPERTS = 16, ALL = LAYERS * EXPERTS };
 
 static const char *const with_keeper[] = {"--keeper", "auto", NULL};
-
-static struct cnre *attach(const struct world *world)
-{
-	struct cnre_options options = {.size = sizeof options, .socket = world->socket, .timeout_ns = 20000000000};
-	struct cnre *client = NULL;
-	int r = cnre_attach(&client, world->model, &options);
-
-	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
-	return client;
-}
 
 static uint64_t sum_of(const struct cnre_expert *expert)
 {
@@ -62,35 +52,9 @@ static void read_all(struct cnre *client, uint64_t sums[ALL])
 	}
 }
 
-struct expectation {
-	struct world *world;
-	uint64_t epoch;
-};
-
-/* Asks without asserting: while nobody serves, cnrectl fails, and that is expected. */
-static int is_serving(void *context)
-{
-	const struct expectation *expected = context;
-	const char *const arguments[] = {"--socket", expected->world->socket, "status", "--json", NULL};
-	static char output[1 << 18];
-	char wanted[64];
-
-	(void)snprintf(wanted, sizeof wanted, "\"epoch\":%llu,", (unsigned long long)expected->epoch);
-	return world_run("cnrectl", arguments, output, sizeof output) == 0 && strstr(output, wanted) != NULL;
-}
-
 static pid_t manager_of(struct world *world)
 {
 	return (pid_t)world_status(world, "pid");
-}
-
-static void kill_and_wait(struct world *world)
-{
-	struct expectation expected = {.world = world, .epoch = world_status(world, "epoch") + 1};
-
-	cr_assert_eq(kill(manager_of(world), SIGKILL), 0);
-	cr_assert(world_wait_until(is_serving, &expected, 30), "no incarnation %llu came",
-		  (unsigned long long)expected.epoch);
 }
 
 Test(system_restart, residents_and_leases_survive_and_nothing_is_read_again)
@@ -103,12 +67,12 @@ Test(system_restart, residents_and_leases_survive_and_nothing_is_read_again)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	read_all(client, sums);
 	loads = world_stat(&world, "loads");
 	cr_assert_eq(acquire(client, 5, &held), 0);
 	for (int round = 0; round < 3; round++) {
-		kill_and_wait(&world);
+		world_kill_manager(&world);
 		cr_assert_eq(world_stat(&world, "resident_objects"), ALL);
 		cr_assert_eq(world_stat(&world, "clients"), 1);
 		cr_assert_eq(world_stat(&world, "leased_objects"), 1);
@@ -145,7 +109,7 @@ struct load {
 static void *use_experts(void *argument)
 {
 	struct load *load = argument;
-	struct cnre *client = attach(load->world);
+	struct cnre *client = world_attach(load->world, 0);
 	uint64_t state = 88172645463325252ull;
 
 	while (!atomic_load_explicit(&load->stop, memory_order_relaxed)) {
@@ -195,7 +159,7 @@ Test(system_restart, no_call_fails_and_no_byte_is_wrong_while_the_manager_is_kil
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, tight), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	read_all(client, sums);
 	cnre_detach(client);
 	load.sums = sums;
@@ -203,7 +167,7 @@ Test(system_restart, no_call_fails_and_no_byte_is_wrong_while_the_manager_is_kil
 	for (int i = 0; i < restarts_wanted(); i++) {
 		uint64_t calls = atomic_load_explicit(&load.calls, memory_order_relaxed);
 
-		kill_and_wait(&world);
+		world_kill_manager(&world);
 		while (atomic_load_explicit(&load.calls, memory_order_relaxed) < calls + 50)
 			(void)usleep(1000); /* the suite's time limit ends a standstill */
 	}
@@ -251,7 +215,7 @@ Test(system_restart, a_killed_keeper_is_replaced_and_the_next_death_of_the_manag
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	read_all(client, sums);
 	pids[0] = manager_of(&world);
 	pids[1] = world.manager;
@@ -260,7 +224,7 @@ Test(system_restart, a_killed_keeper_is_replaced_and_the_next_death_of_the_manag
 	while (!world_log_has(&world, "started another one"))
 		(void)usleep(1000);
 	cr_assert_eq(world_stat(&world, "clients"), 1, "the manager serves on meanwhile");
-	kill_and_wait(&world);
+	world_kill_manager(&world);
 	cr_assert_eq(world_stat(&world, "resident_objects"), ALL);
 	read_all(client, sums);
 	cr_assert_eq(world_stat(&world, "loads"), ALL);
@@ -283,7 +247,7 @@ Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
 	read_all(client, sums);
 	child = fork();
@@ -328,7 +292,6 @@ static void add_to_config(const struct world *world)
 Test(system_restart, another_checkpoint_is_not_adopted_and_leases_stay_readable)
 {
 	struct world world;
-	struct expectation fresh = {.world = &world, .epoch = 1};
 	struct cnre *client;
 	struct cnre_expert held, other;
 	uint64_t sums[ALL], sum;
@@ -337,19 +300,19 @@ Test(system_restart, another_checkpoint_is_not_adopted_and_leases_stay_readable)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 7, &held), 0);
 	sum = sum_of(&held);
 	add_to_config(&world);
 	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
-	cr_assert(world_wait_until(is_serving, &fresh, 30), "it starts anew");
+	world_await_epoch(&world, 1); /* it starts anew */
 	cr_assert(world_log_has(&world, "other models"));
 	cr_assert_eq(sum_of(&held), sum);
 	r = acquire(client, 9, &other);
 	cr_assert_eq(r, -EPIPE, "a miss says that the manager is gone: %d", r);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	read_all(client, sums);
 	cr_assert_eq(sums[7], sum);
 	cnre_detach(client);
@@ -366,7 +329,6 @@ static int no_client_left(void *context)
 Test(system_restart, a_client_that_dies_while_the_manager_is_dead_is_noticed)
 {
 	struct world world;
-	struct expectation next = {.world = &world, .epoch = 2};
 	int ready[2];
 	char byte;
 	pid_t child;
@@ -395,7 +357,7 @@ Test(system_restart, a_client_that_dies_while_the_manager_is_dead_is_noticed)
 	(void)kill(child, SIGKILL);
 	(void)waitpid(child, NULL, 0);
 	cr_assert_eq(kill(world.manager, SIGCONT), 0);
-	cr_assert(world_wait_until(is_serving, &next, 30));
+	world_await_epoch(&world, 2);
 	cr_assert(world_wait_until(no_client_left, &world, 10));
 	cr_assert_eq(world_stat(&world, "leased_objects"), 0);
 	cr_assert_eq(world_status(&world, "pool.reserved_slabs"), 0);
@@ -413,7 +375,7 @@ Test(system_restart, set_ram_outlives_the_manager_it_was_said_to)
 	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "set", "ram", "900K", NULL},
 			       NULL, 0),
 		     0);
-	kill_and_wait(&world);
+	world_kill_manager(&world);
 	cr_assert_eq(world_stat(&world, "budget_bytes"), 900 << 10);
 	world_close(&world);
 }
@@ -429,7 +391,7 @@ Test(system_restart, a_manager_that_cannot_start_again_is_given_up_and_leases_st
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 1, &held), 0);
 	sum = sum_of(&held);
 	(void)snprintf(moved, sizeof moved, "%s-moved", world.model);
@@ -470,7 +432,6 @@ static int open_kept(pid_t keeper, const char *segment)
 Test(system_restart, another_layout_is_refused_cleanly_and_clients_get_epipe)
 {
 	struct world world;
-	struct expectation fresh = {.world = &world, .epoch = 1};
 	struct cnre *client;
 	struct cnre_expert held, other;
 	uint32_t version = 0x7fffffff;
@@ -482,7 +443,7 @@ Test(system_restart, another_layout_is_refused_cleanly_and_clients_get_epipe)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 7, &held), 0);
 	sum = sum_of(&held);
 	fd = open_kept(world.manager, "cnre-state");
@@ -490,13 +451,13 @@ Test(system_restart, another_layout_is_refused_cleanly_and_clients_get_epipe)
 	cr_assert_eq(pwrite(fd, &version, sizeof version, 8), (ssize_t)sizeof version);
 	(void)close(fd);
 	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
-	cr_assert(world_wait_until(is_serving, &fresh, 30), "it starts anew");
+	world_await_epoch(&world, 1); /* it starts anew */
 	cr_assert(world_log_has(&world, "does not fit"));
 	cr_assert_eq(sum_of(&held), sum);
 	cr_assert_eq(acquire(client, 9, &other), -EPIPE);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 9, &other), 0);
 	cr_assert_eq(cnre_release(client, &other), 0);
 	cnre_detach(client);

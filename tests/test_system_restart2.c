@@ -3,10 +3,10 @@
  * Restarts where something is missing or does not work: the test itself is the keeper, so that it decides what a
  * successor inherits. What a living client may still read must never be handed to another.
  */
-#include "cnre/cnre.h"
 #include "manager/keep_wire.h"
 #include "manager/store.h"
 #include "tests/support/world.h"
+#include "tests/support/world_client.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -151,16 +151,6 @@ static int answers(void *context)
 
 /* ---- clients ---- */
 
-static struct cnre *attach(const struct world *world)
-{
-	struct cnre_options options = {.size = sizeof options, .socket = world->socket, .timeout_ns = 20000000000};
-	struct cnre *client = NULL;
-	int r = cnre_attach(&client, world->model, &options);
-
-	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
-	return client;
-}
-
 static uint64_t sum_of(const struct cnre_expert *expert)
 {
 	uint64_t sum = 0;
@@ -174,7 +164,7 @@ static uint64_t sum_of(const struct cnre_expert *expert)
 /* Twice as much as there is room for: whatever no scan sees a lease on is overwritten. Exit status 0: all could be had. */
 static int use_every_expert(const struct world *world)
 {
-	struct cnre *client = attach(world);
+	struct cnre *client = world_attach(world, 0);
 	int status = 0;
 
 	for (uint32_t i = 0; i < 2 * ALL; i++) {
@@ -211,7 +201,7 @@ static void lose_and_restart(const char *lost)
 	world_generate(&world, NULL);
 	start(&world);
 	cr_assert(world_wait_until(answers, &world, 20));
-	client = attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(cnre_acquire(client, 0, 5, 20000000000, &held), 0);
 	sum = sum_of(&held);
 	(void)end(SIGKILL);

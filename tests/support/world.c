@@ -287,3 +287,50 @@ int world_wait_until(int (*condition)(void *context), void *context, int seconds
 	}
 	return 0;
 }
+
+/* ---- what it says, and the next incarnation ---- */
+
+static char status_text[1 << 18];
+
+/* Without asserting: while nobody serves it fails, and that is expected. */
+static int ask_status(const struct world *world)
+{
+	const char *const arguments[] = {"--socket", world->socket, "status", "--json", NULL};
+
+	return world_run("cnrectl", arguments, status_text, sizeof status_text);
+}
+
+const char *world_status_text(const struct world *world)
+{
+	cr_assert_eq(ask_status(world), 0, "%s", status_text);
+	return status_text;
+}
+
+struct incarnation {
+	const struct world *world;
+	uint64_t epoch;
+};
+
+static int is_serving(void *context)
+{
+	const struct incarnation *expected = context;
+	char wanted[64];
+
+	(void)snprintf(wanted, sizeof wanted, "\"epoch\":%llu,", (unsigned long long)expected->epoch);
+	return ask_status(expected->world) == 0 && strstr(status_text, wanted) != NULL;
+}
+
+void world_await_epoch(const struct world *world, uint64_t epoch)
+{
+	struct incarnation next = {.world = world, .epoch = epoch};
+
+	cr_assert(world_wait_until(is_serving, &next, 30), "no incarnation %llu came", (unsigned long long)epoch);
+}
+
+void world_kill_manager(struct world *world)
+{
+	uint64_t epoch = world_status(world, "epoch");
+
+	cr_assert_eq(kill((pid_t)world_status(world, "pid"), SIGKILL), 0);
+	world_await_epoch(world, epoch + 1);
+}

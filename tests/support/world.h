@@ -38,6 +38,12 @@ int world_stop(struct world *world, int signal); /* waits; the exit status as wa
 uint64_t world_stat(struct world *world, const char *key);
 uint64_t world_status(struct world *world, const char *path);
 
+/* All that `cnrectl status --json` says; valid until the next call. */
+const char *world_status_text(const struct world *world);
+/* Waits until a manager of that epoch serves; and the same for the successor of a keeper's manager, which is killed. */
+void world_await_epoch(const struct world *world, uint64_t epoch);
+void world_kill_manager(struct world *world);
+
 /* Runs a program of the build with arguments and returns its exit status; its output goes to `output` if not NULL. */
 int world_run(const char *program, const char *const *arguments, char *output, size_t output_bytes);
 
