@@ -308,11 +308,13 @@ static void begin(char *const argv[])
 	raise_descriptor_limit();
 }
 
-int keeper_run(char *const argv[])
+int keeper_run(char *const argv[], int listen_fd)
 {
 	int r;
 
 	begin(argv);
+	if (listen_fd >= 0)
+		keep("listen", listen_fd);
 	r = open_signals();
 	if (r == 0)
 		r = start_manager();

@@ -15,10 +15,11 @@
 #define KEEPER_FOR_ENVIRONMENT "CNRE_KEEPER_FOR"
 
 /*
- * Becomes the keeper of a manager that it starts with the same arguments. Returns the exit status of the whole: the
+ * Becomes the keeper of a manager that it starts with the same arguments. Each of its managers gets listen_fd, the socket
+ * that a supervisor without a descriptor store has passed (-1: none). Returns the exit status of the whole: the
  * manager's own when it ended by itself, 1 when it could not be kept alive.
  */
-int keeper_run(char *const argv[]);
+int keeper_run(char *const argv[], int listen_fd);
 
 /*
  * 1 if this process was started by a manager whose keeper died (the environment says so); then it keeps that manager,

@@ -215,8 +215,18 @@ static int needs_keeper(const struct settings *settings)
 	return settings->keeper == SETTINGS_KEEPER_AUTO && !settings->check && store_kind(manager.store) == STORE_NONE;
 }
 
+/* The passed socket is the keeper's, for each of its managers; what else was passed is nobody's. */
+static int run_keeper(char *argv[])
+{
+	int listen_fd = store_take_listener(manager.store);
+
+	store_drop_rest(manager.store);
+	return keeper_run(argv, listen_fd);
+}
+
 static int run_with_store(const struct settings *settings, char *argv[])
 {
+	char message[STORE_MESSAGE_BYTES];
 	int r = store_open(&manager.store);
 
 	if (r < 0) {
@@ -224,7 +234,12 @@ static int run_with_store(const struct settings *settings, char *argv[])
 		return EXIT_FAILED;
 	}
 	manager.argv = argv;
-	r = needs_keeper(settings) ? keeper_run(argv) : run(settings);
+	if (store_check_passed(manager.store, message) < 0) {
+		(void)fail(message);
+		r = EXIT_USAGE;
+	} else {
+		r = needs_keeper(settings) ? run_keeper(argv) : run(settings);
+	}
 	manager.store = store_close(manager.store);
 	return r;
 }

@@ -112,6 +112,42 @@ static int is_listening(int fd)
 	return fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 && listening;
 }
 
+static int socket_option(int fd, int option)
+{
+	int value = -1;
+	socklen_t length = sizeof value;
+
+	return getsockopt(fd, SOL_SOCKET, option, &value, &length) < 0 ? -1 : value;
+}
+
+/* Accept=yes names it; who passes descriptors without names passes nothing of ours. */
+static int is_connection(const struct passed *passed)
+{
+	return (strcmp(passed->name, "connection") == 0 || passed->name[0] == '\0') && !is_listening(passed->fd);
+}
+
+int store_check_passed(const struct store *store, char message[STORE_MESSAGE_BYTES])
+{
+	for (uint32_t i = 0; i < store->passed_count; i++) {
+		const struct passed *passed = &store->passed[i];
+
+		if (is_connection(passed)) {
+			(void)snprintf(
+				message, STORE_MESSAGE_BYTES,
+				"passed was a connection and no listening socket: leave out Accept=yes or --accept");
+			return -EPROTOTYPE;
+		}
+		if (is_listening(passed->fd) && (socket_option(passed->fd, SO_DOMAIN) != AF_UNIX ||
+						 socket_option(passed->fd, SO_TYPE) != SOCK_SEQPACKET)) {
+			(void)snprintf(
+				message, STORE_MESSAGE_BYTES,
+				"the passed socket is no Unix socket of packets: use ListenSequentialPacket= or --seqpacket");
+			return -EPROTOTYPE;
+		}
+	}
+	return 0;
+}
+
 int store_take_listener(struct store *store)
 {
 	for (uint32_t i = 0; i < store->passed_count; i++) {

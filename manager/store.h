@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define STORE_FDS_MAX 8192u               /* R26: planned; attach is refused above */
+#define STORE_MESSAGE_BYTES 256
 #define STORE_KEEPER_ENVIRONMENT "CNRE_KEEPER_FD"
 
 struct store;
@@ -43,6 +44,11 @@ void store_notify(struct store *store, const char *text);
 int store_take(struct store *store, const char *name);
 /* The same without taking it. */
 int store_peek(const struct store *store, const char *name);
+/*
+ * Whether a manager can serve on what it was passed: not on a connection (Accept=yes), which would be its only client, nor
+ * on a socket of another kind than clients connect to. 0, or -EPROTOTYPE and what to do.
+ */
+int store_check_passed(const struct store *store, char message[STORE_MESSAGE_BYTES]);
 /* An inherited descriptor that is a listening socket, whatever its name (a socket unit's): taken, or -ENOENT. */
 int store_take_listener(struct store *store);
 /* 1 and the index'th inherited name that is still there, or 0 behind the last. */
