@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # The installed units under a real systemd: boots one as PID 1 of a container (systemd-nspawn) over this machine's own root
 # with a throw-away overlay, installs the build into it, and runs tests/system/systemd/driver.sh there: socket activation
-# and who may connect, kill -9, a hang, restart, stop, confinement, a second instance. Nothing is written outside of a
-# temporary folder. Exit status 0 passed, 1 failed, 77 not possible here (the last line says why). Needs root.
+# and who may connect, kill -9, a hang, restart, stop, confinement, a second instance, memory pressure, log-out. Nothing
+# is written outside of a temporary folder. Exit status 0 passed, 1 failed, 77 not possible here (the last line says why).
+# Needs root.
 set -u
 export LC_ALL=C
 cd "$(dirname "$0")/../.." || exit 1
 build=$(realpath "${BUILD:-build}")
-boot_limit=100 # seconds for all of it; it takes 5
+boot_limit=100 # seconds for all of it; it takes 20
 skip() { echo "$1"; exit 77; }
 
 # ---- inside of new mount and process namespaces: systemd.sh boot WORK BUILD NAME ----
@@ -79,20 +80,23 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/cnre-test-XXXXXX") || exit 1
 name=cnre-test-${work##*-}
 container=
 
-# Namespaces take their mounts and processes with them; a cgroup stays, and is seen wherever version 2 is mounted.
-remove_cgroup()
+# Namespaces take their mounts and processes with them; a cgroup stays, and is seen wherever its version is mounted: that
+# of the container, and of pressure.sh below our own one of version 1.
+remove_cgroup() # mount options...
 {
 	mkdir -p "$work/cgroup"
-	unshare --mount --propagation private bash -c 'mount -t cgroup2 cgroup2 "$1" && [ ! -d "$1/$2" ] && exit
+	# shellcheck disable=SC2016 # expanded there
+	unshare --mount --propagation private bash -c 'mount "${@:3}" cgroup "$1" 2>/dev/null || exit
 		for ((i = 0; i < 100; i++)); do
-			find "$1/$2" -depth -type d -exec rmdir {} + 2>/dev/null && exit
+			[ -n "$(find "$1" -depth -type d -path "*/$2*" -print -exec rmdir {} + 2>/dev/null)" ] || exit
 			sleep 0.05 # processes that were killed are still going
-		done' - "$work/cgroup" "$name"
+		done' - "$work/cgroup" "$name" "$@"
 }
 close_test()
 {
 	[ -z "$container" ] || { kill "$container" && wait "$container"; } 2>/dev/null
-	remove_cgroup
+	remove_cgroup -t cgroup2
+	remove_cgroup -t cgroup -o memory
 	rm -rf "$work"
 }
 trap close_test EXIT
@@ -102,7 +106,8 @@ unshare --mount --propagation private bash -c "$(declare -f enter_cgroup mount_r
 	skip "no overlay or no cgroup version 2 can be mounted here: $(tail -n 1 "$work/log")"
 
 mkdir "$work/share"
-cp tests/system/systemd/driver.sh "$work/share/"
+cp tests/system/systemd/*.sh "$work/share/"
+echo "$name" >"$work/share/name"
 "$build/cnre-gen" --family olmoe --out "$work/checkpoint" --layers 4 --experts 32 --top-k 2 --hidden 64 --intermediate 64 --vocab 512 --seed 1 >"$work/log" 2>&1 &&
 	cc -std=c11 -D_GNU_SOURCE -O1 -Iclient -o "$work/share/steady" tests/system/systemd/steady.c -L"$build" -lcnre -pthread &&
 	cc -std=c11 -D_GNU_SOURCE -O1 -o "$work/share/confined" tests/system/systemd/confined.c || { cat "$work/log"; exit 1; }
@@ -124,4 +129,4 @@ if ! grep -q '^done$' "$work/share/results" || grep -q '^FAILED' "$work/share/re
 	grep -q '^done$' "$work/share/results" || echo 'FAILED: the driver did not come to its end'
 	exit 1
 fi
-echo 'units: activation, kill, hang, restart, stop, confinement and a second instance do as documented'
+echo 'units: activation, kill, hang, restart, stop, confinement, a second instance, memory pressure and log-out do as documented'

@@ -19,8 +19,10 @@ check() # what command...
 	if "$@"; then ok "$what"; else failed "$what"; fi
 }
 same() { check "$1: $2" [ "$2" = "$3" ]; [ "$2" = "$3" ] || failed "    wanted $3"; }
+close_squeeze() { :; } # pressure.sh has one
 close_driver()
 {
+	close_squeeze
 	journalctl --no-pager -o short-monotonic -u 'cnre-managerd*' >journal 2>&1
 }
 trap close_driver EXIT
@@ -107,10 +109,21 @@ cat confined.out free.out
 # ---- what the residents live through, with a client attached all the time ----
 
 mkfifo commands
-as_member ./steady $model $socket <commands >answers 2>&1 &
-exec {to_client}>commands
-wait_for [ -s answers ]
-check "a client is attached: $(head -n 1 answers)" grep -q '^attached [1-9]' answers
+attach_steady() # command...
+{
+	: >answers
+	"$@" <commands >answers 2>&1 &
+	steady=$!
+	exec {to_client}>commands
+	wait_for [ -s answers ]
+	check "a client is attached: $(head -n 1 answers)" grep -q '^attached [1-9]' answers
+}
+detach_steady()
+{
+	exec {to_client}>&-
+	wait $steady
+}
+attach_steady as_member ./steady $model $socket
 
 # Sends a command and prints the answer that comes next.
 answers_so_far() { wc -l <answers; }
@@ -198,8 +211,7 @@ answer=$(ask fresh)
 check "stop: a client's new miss is -EPIPE: $answer" grep -q '^fresh -32 ' <<<"$answer"
 answer=$(ask report)
 check "stop: what the client has is still right: $answer" grep -q ' changed 0 ' <<<"$answer"
-exec {to_client}>&-
-check 'stop: the client ends' wait $!
+check 'stop: the client ends' detach_steady
 check 'stop: the next one starts it again' as_member cnrectl --socket $socket status
 same 'stop: and it is empty' "$(stat_of resident_objects)" 0
 
@@ -216,4 +228,13 @@ systemctl stop cnre-managerd@second.socket
 same 'stopping its socket stops it' "$(property ActiveState cnre-managerd@second.service)" inactive
 systemctl start cnre-managerd@third.socket 2>/dev/null
 same 'without a configuration nothing starts' "$(property ActiveState cnre-managerd@third.socket)" inactive
+
+# shellcheck source=tests/system/systemd/pressure.sh
+. ./pressure.sh
+if compgen -G '/lib/*/security/pam_systemd.so' >/dev/null; then
+	# shellcheck source=tests/system/systemd/logout.sh
+	. ./logout.sh
+else
+	echo 'not checked: log-out, without libpam-systemd' | tee -a results
+fi
 echo 'done' >>results
