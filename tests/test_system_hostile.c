@@ -115,6 +115,20 @@ static int seconds_of_garbage(void)
 	return text != NULL ? atoi(text) : 3;
 }
 
+/* A process that attaches and writes garbage; it ends with 100 where it cannot attach. */
+static pid_t start_garbage(const struct world *world, int seconds, unsigned seed, int ledger_too)
+{
+	struct attacker attacker;
+	pid_t child = fork();
+
+	if (child != 0)
+		return child;
+	if (attacker_attach(&attacker, world->socket, world->model) < 0)
+		_exit(100);
+	attacker_write_garbage(&attacker, seconds, seed, ledger_too);
+	_exit(0);
+}
+
 Test(system_hostile, garbage_in_a_whole_channel_and_ledger_hurts_nobody_else)
 {
 	static const char *const options[] = {"--socket-mode", "0666", "--ram", "1M",
@@ -125,21 +139,10 @@ Test(system_hostile, garbage_in_a_whole_channel_and_ledger_hurts_nobody_else)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, options), 0);
-	for (int i = 0; i < 4; i++) {
-		child[i] = fork();
-		if (child[i] == 0) {
-			struct attacker attacker;
-
-			if (attacker_attach(&attacker, world.socket, world.model) < 0)
-				_exit(100);
-			/* Two write everywhere, ledger included; two leave the ledger alone. */
-			attacker_write_garbage(&attacker, seconds_of_garbage(), (unsigned)i, i < 2);
-			_exit(0);
-		}
-	}
-	for (int i = 2; i < 4; i++)
-		cr_assert_eq(child_status(child[i]), 0);
-	for (int i = 0; i < 2; i++)
+	/* Two write everywhere, ledger included; two leave the ledger alone. */
+	for (int i = 0; i < 4; i++)
+		child[i] = start_garbage(&world, seconds_of_garbage(), (unsigned)i, i < 2);
+	for (int i = 0; i < 4; i++)
 		cr_assert_eq(child_status(child[i]), 0);
 	cr_assert_eq(kill(world.manager, 0), 0, "the manager is gone");
 	cr_assert_eq(read_everything(&world, 3), 0);
@@ -156,17 +159,8 @@ Test(system_hostile, honest_clients_go_on_while_garbage_is_written)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, options), 0);
-	for (int i = 0; i < 2; i++) {
-		bad[i] = fork();
-		if (bad[i] == 0) {
-			struct attacker attacker;
-
-			if (attacker_attach(&attacker, world.socket, world.model) < 0)
-				_exit(100);
-			attacker_write_garbage(&attacker, 600, (unsigned)i + 10, 0);
-			_exit(0);
-		}
-	}
+	for (int i = 0; i < 2; i++)
+		bad[i] = start_garbage(&world, 600, (unsigned)i + 10, 0);
 	cr_assert_eq(read_everything(&world, 5), 0);
 	for (int i = 0; i < 2; i++) {
 		(void)kill(bad[i], SIGKILL);

@@ -13,8 +13,7 @@ steps=1
 samples=${SAMPLES:-200}
 open_bench coldmiss
 
-program=$build/bench-bin/bench_coldmiss
-"${MAKE:-make}" -s --no-print-directory BUILD="$build" "$program" || give_up 'bench_coldmiss does not build'
+build_program
 make_checkpoint --layers 8 --experts 32 --top-k 8 --hidden 768 --intermediate 512 --vocab 512 --seed 1 --expert-format bf16 || give_up "$reason"
 start_manager "$((checkpoint_bytes + checkpoint_bytes / 4))" || give_up "$reason"
 

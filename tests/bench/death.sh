@@ -13,8 +13,7 @@ steps=1
 seconds=${SECONDS_EACH:-3}
 open_bench death
 
-program=$build/bench-bin/bench_death
-"${MAKE:-make}" -s --no-print-directory BUILD="$build" "$program" || give_up 'bench_death does not build'
+build_program
 make_checkpoint --layers 8 --experts 32 --top-k 8 --hidden 384 --intermediate 256 --vocab 512 --seed 1 --expert-format bf16 || give_up "$reason"
 # Seven tenths of the experts: about a third of the acquires at random are misses.
 start_manager "$((8 * 32 * 3 * 384 * 256 * 2 * 7 / 10))" || give_up "$reason"

@@ -14,8 +14,7 @@ pairs=${PAIRS:-2000000}
 experts=${EXPERTS:-313}
 open_bench hitpath
 
-program=$build/bench-bin/bench_hitpath
-"${MAKE:-make}" -s --no-print-directory BUILD="$build" "$program" || give_up 'bench_hitpath does not build'
+build_program
 make_checkpoint --layers 64 --experts "$experts" --top-k 8 --hidden 16 --intermediate 16 --vocab 64 --seed 1 || give_up "$reason"
 start_manager "$((64 * experts * 16384 + (64 << 20)))" || give_up "$reason" # a slab is three pages at least
 

@@ -21,6 +21,13 @@ open_bench() # name
 	echo "$machine"
 }
 
+# The benchmark's own program, bench_NAME.c.
+build_program()
+{
+	program=$build/bench-bin/bench_$bench_name
+	"${MAKE:-make}" -s --no-print-directory BUILD="$build" "$program" || give_up "bench_$bench_name does not build"
+}
+
 close_bench()
 {
 	compare_close

@@ -21,8 +21,7 @@ file_mib=${FILE_MIB:-2048}
 open_bench loader
 command -v fio >/dev/null || give_up 'fio is missing: apt-get install fio'
 
-program=$build/bench-bin/bench_loader
-"${MAKE:-make}" -s --no-print-directory BUILD="$build" "$program" || give_up 'bench_loader does not build'
+build_program
 file=$work/file
 dd if=/dev/urandom of="$file" bs=1M count="$file_mib" status=none || give_up "no room for a file of $file_mib MiB"
 sync "$file"

@@ -15,8 +15,7 @@ open_bench restart
 
 command -v memcached >/dev/null || give_up 'memcached is not installed'
 "$build/cnre-managerd" --help | grep -q -- --keeper || give_up 'this cnre-managerd has no keeper that starts it again'
-program=$build/bench-bin/bench_restart
-"${MAKE:-make}" -s --no-print-directory BUILD="$build" "$program" || give_up 'bench_restart does not build'
+build_program
 make_checkpoint --layers 8 --experts 32 --top-k 8 --hidden 768 --intermediate 512 --vocab 512 --seed 1 --expert-format bf16 || give_up "$reason"
 held=$(mktemp -d /dev/shm/cnre-bench-XXXXXX) || give_up 'no tmpfs at /dev/shm'
 trap 'rm -rf "$held"; close_bench' EXIT
