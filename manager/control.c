@@ -163,10 +163,6 @@ static int answer_question(struct manager *manager, const char *verb, struct ans
 {
 	if (strcmp(verb, "status") == 0)
 		answer->json = report_status(manager);
-	else if (strcmp(verb, "stats") == 0)
-		answer->json = report_stats(manager);
-	else if (strcmp(verb, "clients") == 0)
-		answer->json = report_clients(manager);
 	else if (strcmp(verb, "layers") == 0)
 		answer->json = report_layers(manager);
 	else
@@ -239,22 +235,16 @@ fail:
 	return r;
 }
 
-static int send_answer(int socket, uint32_t id, struct answer *answer)
+/* text NULL: only the message. */
+static int send_text(int socket, uint32_t id, struct answer *answer, const char *text, size_t bytes)
 {
-	struct cnre_wire_reply reply = {.status = answer->status};
-	int fd = -1, r;
+	struct cnre_wire_reply reply = {.text_bytes = 0};
+	int fd = text == NULL ? -1 : text_to_memfd(text, bytes), r;
 
-	if (answer->json != NULL) {
-		char *text = json_dumps(answer->json, JSON_COMPACT | JSON_SORT_KEYS);
-
-		reply.text_bytes = text == NULL ? 0 : strlen(text);
-		fd = text == NULL ? -ENOMEM : text_to_memfd(text, reply.text_bytes);
-		free(text);
-		if (fd < 0) {
-			reply.text_bytes = 0;
-			control_refuse(answer, fd, strerror(-fd));
-		}
-	}
+	if (text != NULL && fd < 0)
+		control_refuse(answer, fd, strerror(-fd));
+	else if (text != NULL)
+		reply.text_bytes = bytes;
 	reply.status = answer->status;
 	(void)snprintf(reply.text, sizeof reply.text, "%s", answer->message);
 	cnre_wire_fill(&reply.header, CNRE_WIRE_REPLY, id, sizeof reply);
@@ -264,22 +254,64 @@ static int send_answer(int socket, uint32_t id, struct answer *answer)
 	return r;
 }
 
-int control_answer(struct manager *manager, const struct peer *peer, const struct cnre_wire_control *request, int fd)
+static int send_answer(int socket, uint32_t id, struct answer *answer)
+{
+	char *text = answer->json == NULL ? NULL : json_dumps(answer->json, JSON_COMPACT | JSON_SORT_KEYS);
+	int r;
+
+	if (answer->json != NULL && text == NULL)
+		control_refuse(answer, -ENOMEM, "out of memory");
+	r = send_text(socket, id, answer, text, text == NULL ? 0 : strlen(text));
+	free(text);
+	return r;
+}
+
+/*
+ * Nothing else with descriptors was sent since it asked (R27). Who does not take it has gone, or asked for much without
+ * reading: its socket will say so.
+ */
+static void send_survey(struct survey_question *question, const char *text, size_t bytes)
+{
+	const struct peer *peer = (const struct peer *)((char *)question - offsetof(struct peer, question));
+	struct answer answer = {0};
+
+	if (text == NULL)
+		control_refuse(&answer, -ENOMEM, "out of memory");
+	(void)send_text(peer->socket, question->id, &answer, text, bytes);
+}
+
+/* 1: the request is about what must be counted first, and the question waits. */
+static int wait_for_survey(struct manager *manager, struct peer *peer, const json_t *request, uint32_t id)
+{
+	const char *verb = json_string_value(json_object_get(request, "verb"));
+
+	if (verb == NULL || (strcmp(verb, "stats") != 0 && strcmp(verb, "clients") != 0))
+		return 0;
+	peer->question = (struct survey_question){
+		.kind = strcmp(verb, "stats") == 0 ? SURVEY_STATS : SURVEY_CLIENTS, .id = id, .answer = send_survey};
+	survey_ask(manager, &peer->question);
+	return 1;
+}
+
+int control_answer(struct manager *manager, struct peer *peer, const struct cnre_wire_control *request, int fd)
 {
 	size_t bytes = request->header.bytes - sizeof *request; /* the receiver has checked that it arrived */
 	struct answer answer = {0};
 	json_t *json = NULL;
-	int r;
+	int r = 0;
 
 	if (bytes <= CNRE_WIRE_CONTROL_MAX)
 		json = json_loadb(request->text, bytes, JSON_REJECT_DUPLICATES, NULL);
-	if (cnre_wire_has_unread(peer->socket))
+	if (peer->question.link != NULL || cnre_wire_has_unread(peer->socket))
 		control_refuse(&answer, -EAGAIN, "the answer before was not read yet: read it, then ask again");
-	else if (json_is_object(json))
-		answer_verb(manager, peer, json, &fd, &answer);
-	else
+	else if (!json_is_object(json))
 		control_refuse(&answer, -EINVAL, "the request is not a JSON object");
+	else if (wait_for_survey(manager, peer, json, request->header.id))
+		goto asked;
+	else
+		answer_verb(manager, peer, json, &fd, &answer);
 	r = send_answer(peer->socket, request->header.id, &answer);
+asked:
 	json_decref(answer.json);
 	json_decref(json);
 	if (fd >= 0)

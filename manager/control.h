@@ -13,9 +13,9 @@
 #include "shm/wire.h"
 
 /*
- * Answers one request on the peer's socket. fd: what came with it, or -1; closed here where nobody takes it over.
- * 0, or -errno when the answer could not be sent.
+ * Answers one request on the peer's socket, or lets it wait for a survey as the peer's question. fd: what came with it, or
+ * -1; closed here where nobody takes it over. 0, or -errno when the answer could not be sent.
  */
-int control_answer(struct manager *manager, const struct peer *peer, const struct cnre_wire_control *request, int fd);
+int control_answer(struct manager *manager, struct peer *peer, const struct cnre_wire_control *request, int fd);
 
 #endif

@@ -25,6 +25,7 @@ static void hang_up(struct session *session)
 		session_end(session, 1);
 		return;
 	}
+	survey_forget(&session->peer.question);
 	loop_remove(session->manager->loop, &session->socket);
 	persist_forget_socket(session->manager, session);
 	(void)close(session->socket.fd);
@@ -59,7 +60,7 @@ static int answer_segments(struct session *session, const struct cnre_wire_segme
 
 	pool_get_status(manager->pool, &status);
 	answer.total = status.segments_made;
-	if (cnre_wire_has_unread(session->socket.fd))
+	if (session->peer.question.link != NULL || cnre_wire_has_unread(session->socket.fd))
 		answer.status = -EAGAIN;
 	else
 		answer.count = collect_segments(manager, &answer.first, answer.total, fds);

@@ -53,6 +53,7 @@ static void connection_forget(struct connection *connection)
 
 static void connection_end(struct connection *connection)
 {
+	survey_forget(&connection->peer.question);
 	loop_remove(connection->manager->loop, &connection->source);
 	(void)close(connection->peer.socket);
 	if (connection->peer.pidfd >= 0)
@@ -81,6 +82,9 @@ static int take_hello(struct connection *connection, const struct cnre_wire_hell
 	int r;
 
 	loop_remove(connection->manager->loop, &connection->source);
+	survey_forget(
+		&connection->peer
+			 .question); /* its place changes; who asks and attaches without reading gets one answer */
 	r = session_begin(connection->manager, &connection->peer, hello, message);
 	if (r == 0) {
 		connection_forget(connection);

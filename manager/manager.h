@@ -31,6 +31,7 @@ struct scrub;
 struct session_table;
 struct settings;
 struct store;
+struct survey;
 struct worker;
 
 /* A checkpoint that is served: its catalog, and the two segments that clients map. */
@@ -62,6 +63,7 @@ struct manager {
 	struct feed *feed;                /* who learns from what clients did */
 	struct residency *residency;
 	struct session_table *sessions;
+	struct survey *survey;
 	struct worker *worker;
 	struct digest_table *digests;     /* NULL: nothing is verified */
 	int verifies_loads;               /* every load is hashed and compared */

@@ -3,6 +3,8 @@
 #ifndef CNRE_MANAGER_PEER_H
 #define CNRE_MANAGER_PEER_H
 
+#include "manager/survey.h"
+
 #include <sys/types.h>
 
 struct peer {
@@ -11,6 +13,7 @@ struct peer {
 	uid_t uid;
 	gid_t gid;
 	pid_t pid;                        /* for people only: 0 in another pid namespace */
+	struct survey_question question;  /* one of this peer's (control.h); forgotten before the socket is closed */
 };
 
 /* Fills all but `socket` from it. 0 or -errno; -EMFILE and its like too, so that nobody lives without a pidfd because of them. */

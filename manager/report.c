@@ -240,40 +240,23 @@ json_t *report_status(struct manager *manager)
 			 report_degraded(manager), "pressure", report_pressure(manager));
 }
 
-/* Adds up what clients say and brings the counters of accesses up to date; they are derived, so nobody keeps them. */
-static void refresh_accesses(struct manager *manager)
+/* Counters of accesses are derived, so nobody keeps them: they are what was counted last. */
+static void refresh_accesses(struct cnre_counters *counters, const struct session_totals *sum, uint64_t leased)
 {
-	const struct session_table *table = manager->sessions;
-	struct session_totals sum = table->retired;
-	struct cnre_counters *counters = manager->counters;
-	uint64_t leased = 0;
-
-	for (uint32_t i = 0; i < table->active_count; i++) {
-		struct session_totals totals;
-		uint32_t session_leased;
-
-		session_sum(table->active[i], &totals, &session_leased);
-		sum.accesses += totals.accesses;
-		sum.misses += totals.misses;
-		sum.joins += totals.joins;
-		sum.failures += totals.failures;
-		sum.wait_ns += totals.wait_ns;
-		leased += session_leased;
-	}
-	cnre_counter_set(&counters->accesses, sum.accesses);
-	cnre_counter_set(&counters->hits, sum.accesses - sum.misses);
-	cnre_counter_set(&counters->misses, sum.misses);
-	cnre_counter_set(&counters->joins, sum.joins);
-	cnre_counter_set(&counters->failures, sum.failures);
-	cnre_counter_set(&counters->felt_wait_ns, sum.wait_ns);
+	cnre_counter_set(&counters->accesses, sum->accesses);
+	cnre_counter_set(&counters->hits, sum->accesses - sum->misses);
+	cnre_counter_set(&counters->misses, sum->misses);
+	cnre_counter_set(&counters->joins, sum->joins);
+	cnre_counter_set(&counters->failures, sum->failures);
+	cnre_counter_set(&counters->felt_wait_ns, sum->wait_ns);
 	cnre_counter_set(&counters->leased_objects, leased);
 }
 
-json_t *report_stats(struct manager *manager)
+json_t *report_stats(struct manager *manager, const struct session_totals *sum, uint64_t leased)
 {
 	json_t *stats = json_object();
 
-	refresh_accesses(manager);
+	refresh_accesses(manager->counters, sum, leased);
 	for (size_t i = 0; i < cnre_counter_count; i++) {
 		const _Atomic uint64_t *word =
 			(const void *)((const char *)manager->counters + cnre_counter_table[i].offset);
@@ -289,30 +272,19 @@ json_t *report_stats(struct manager *manager)
 	return stats;
 }
 
-static json_t *report_client(const struct session *session)
+json_t *report_client(const struct session *session, const struct session_count *count)
 {
-	struct session_totals totals;
-	uint32_t leased;
+	const struct session_totals *totals = &count->totals;
 
-	session_sum(session, &totals, &leased);
 	return json_pack("{s:I, s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "session",
 			 (json_int_t)session->number, "name", session->name, "pid", (int)session->peer.pid, "uid",
 			 (json_int_t)session->peer.uid, "model", text(session->model->catalog->name), "state",
 			 session->socket.fd >= 0 ? "attached" : "disconnected", "reserve_slabs",
-			 (json_int_t)session->reserve_slabs, "leased", (json_int_t)leased, "accesses",
-			 (json_int_t)totals.accesses, "hits", (json_int_t)(totals.accesses - totals.misses), "misses",
-			 (json_int_t)totals.misses, "joins", (json_int_t)totals.joins, "failures",
-			 (json_int_t)totals.failures, "felt_wait_s", (double)totals.wait_ns / 1e9, "attached_s",
+			 (json_int_t)session->reserve_slabs, "leased", (json_int_t)count->leased, "accesses",
+			 (json_int_t)totals->accesses, "hits", (json_int_t)(totals->accesses - totals->misses),
+			 "misses", (json_int_t)totals->misses, "joins", (json_int_t)totals->joins, "failures",
+			 (json_int_t)totals->failures, "felt_wait_s", (double)totals->wait_ns / 1e9, "attached_s",
 			 (double)(cnre_clock_now_ns() - session->attached_ns) / 1e9);
-}
-
-json_t *report_clients(struct manager *manager)
-{
-	json_t *list = json_array();
-
-	for (uint32_t i = 0; i < manager->sessions->active_count; i++)
-		(void)json_array_append_new(list, report_client(manager->sessions->active[i]));
-	return json_pack("{s:o}", "clients", list);
 }
 
 json_t *report_text(const char *bytes)

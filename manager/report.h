@@ -6,11 +6,15 @@
 #include "manager/manager.h"
 
 struct json_t;
+struct session;
+struct session_count;
+struct session_totals;
 
 struct json_t *report_status(struct manager *manager);
-struct json_t *report_stats(struct manager *manager);
 struct json_t *report_layers(const struct manager *manager);
-struct json_t *report_clients(struct manager *manager);
+/* Both of what a survey has counted (survey.h): all sessions, those that ended included, and one. */
+struct json_t *report_stats(struct manager *manager, const struct session_totals *sum, uint64_t leased);
+struct json_t *report_client(const struct session *session, const struct session_count *count);
 
 /* A string that may be no UTF-8: what is not is shown as '?'. */
 struct json_t *report_text(const char *bytes);

@@ -24,6 +24,7 @@
 #include "manager/session.h"
 #include "manager/state.h"
 #include "manager/store.h"
+#include "manager/survey.h"
 #include "manager/worker.h"
 #include "policy/policy.h"
 
@@ -390,6 +391,8 @@ static int open_tables(struct manager *manager, char *message)
 		r = worker_open(&manager->worker);
 	if (r == 0)
 		r = session_table_open(&manager->sessions);
+	if (r == 0)
+		r = survey_open(manager);
 	return r < 0 ? say(message, r, "cannot start") : 0;
 }
 
@@ -515,6 +518,7 @@ static int turn(struct manager *manager)
 	loop_poll(manager->loop);
 	busy |= channel_serve_all(manager);
 	residency_pump(manager);
+	busy |= survey_pump(manager);
 	scrub_pump(manager); /* after the demands: it takes the place of a load */
 	loader_flush(manager->loader);
 	listener_tick(manager, cnre_clock_now_ns());
@@ -618,6 +622,7 @@ void serve_close(struct manager *manager)
 	feed_close(manager);
 	residency_close(manager);
 	manager->sessions = session_table_close(manager->sessions);
+	survey_close(manager);
 	manager->pool = pool_close(manager->pool);
 	if (wakers.signals.fd >= 0)
 		(void)close(wakers.signals.fd);

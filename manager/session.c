@@ -515,29 +515,35 @@ uint64_t session_layer_joins(const struct session *session, uint32_t layer)
 	return account_word(&accounts_of(session)[layer].joins);
 }
 
-void session_sum(const struct session *session, struct session_totals *ret_totals, uint32_t *ret_leased)
+static void add_accounts(const struct session *session, struct session_totals *totals)
 {
-	const struct model_catalog *catalog = session->model->catalog;
 	const struct cnre_account *accounts = accounts_of(session);
-	struct session_totals totals = {0};
-	uint32_t leased = 0;
 
-	for (uint32_t i = 0; i < catalog->object_count; i++) {
+	for (uint32_t i = 0; i < session->model->catalog->layer_count; i++) {
+		totals->misses += account_word(&accounts[i].misses);
+		totals->joins += account_word(&accounts[i].joins);
+		totals->failures += account_word(&accounts[i].failures);
+		totals->wait_ns += account_word(&accounts[i].wait_ns);
+	}
+	clamp_totals(session, totals);
+}
+
+int session_count(const struct session *session, struct session_count *count, uint32_t words)
+{
+	uint32_t objects = session->model->catalog->object_count;
+	uint32_t end = words < objects - count->objects ? count->objects + words : objects;
+
+	for (; count->objects < end; count->objects++) {
 		/* [E3] relaxed: a statistic; only evictions need the seq_cst scan. */
-		uint64_t word = atomic_load_explicit(&session->ledger->word[i], memory_order_relaxed);
+		uint64_t word = atomic_load_explicit(&session->ledger->word[count->objects], memory_order_relaxed);
 
-		totals.accesses += CNRE_LEDGER_ACCESSES(word);
-		leased += CNRE_LEDGER_LEASES(word) > 0;
+		count->totals.accesses += CNRE_LEDGER_ACCESSES(word);
+		count->leased += CNRE_LEDGER_LEASES(word) > 0;
 	}
-	for (uint32_t i = 0; i < catalog->layer_count; i++) {
-		totals.misses += account_word(&accounts[i].misses);
-		totals.joins += account_word(&accounts[i].joins);
-		totals.failures += account_word(&accounts[i].failures);
-		totals.wait_ns += account_word(&accounts[i].wait_ns);
-	}
-	clamp_totals(session, &totals);
-	*ret_totals = totals;
-	*ret_leased = leased;
+	if (end < objects)
+		return 0;
+	add_accounts(session, &count->totals);
+	return 1;
 }
 
 static struct session *of_cleanup(struct worker_job *job)
@@ -548,9 +554,10 @@ static struct session *of_cleanup(struct worker_job *job)
 static void clean_up(struct worker_job *job)
 {
 	struct session *session = of_cleanup(job);
-	uint32_t ignored;
+	struct session_count count = {.objects = 0};
 
-	session_sum(session, &session->totals, &ignored);
+	(void)session_count(session, &count, UINT32_MAX);
+	session->totals = count.totals;
 	close_segments(session);
 	if (session->peer.socket >= 0)
 		(void)close(session->peer.socket);
@@ -582,6 +589,7 @@ void session_end(struct session *session, int died)
 		cnre_log(CNRE_LOG_INFO, "%s: %s (pid %d), session %u", died ? "client ended" : "detach", session->name,
 			 (int)session->peer.pid, session->number);
 	channel_finish(session);
+	survey_forget(&session->peer.question);
 	unwatch(session);
 	bell_remove(manager->bell, session);
 	/* Off the scan list: its leases hold nothing any more. */

@@ -93,7 +93,15 @@ int session_any_lease(const struct session_table *table, const struct served_mod
 uint64_t session_layer_wait_ns(const struct session *session, uint32_t layer);
 uint64_t session_layer_joins(const struct session *session, uint32_t layer);
 
-/* Adds up a session's ledger and accounts, clamped to what can be true. O(objects). */
-void session_sum(const struct session *session, struct session_totals *ret_totals, uint32_t *ret_leased);
+/*
+ * Adds up a session's ledger and accounts, clamped to what can be true: begins with zeros, goes on for so many words of
+ * the ledger, and returns 1 when that was all.
+ */
+struct session_count {
+	struct session_totals totals;
+	uint32_t leased;
+	uint32_t objects;                 /* counted so far */
+};
+int session_count(const struct session *session, struct session_count *count, uint32_t words);
 
 #endif

@@ -184,6 +184,45 @@ Test(system_hostile, malformed_messages_end_their_connection_only)
 	world_close(&world);
 }
 
+static int reply_status(int socket)
+{
+	_Alignas(8) char buffer[CNRE_WIRE_MESSAGE_MAX];
+	int fds[CNRE_WIRE_FDS_MAX];
+	size_t count = 0;
+	int r = cnre_wire_receive(socket, buffer, fds, &count);
+
+	for (size_t i = 0; i < count; i++)
+		(void)close(fds[i]);
+	return r > 0 ? ((const struct cnre_wire_reply *)buffer)->status : -EPIPE;
+}
+
+/* Goal: an answer that takes several turns holds nobody up, and needs nobody to wait for it. Method: enough sessions. */
+Test(system_hostile, who_asks_for_all_clients_and_leaves_or_asks_again_costs_the_others_nothing)
+{
+	static const char question[] = "{\"verb\":\"clients\"}";
+	static struct attacker attacker[40];
+	struct world world;
+	int twice, first, second;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--ram", "1G", NULL}), 0);
+	for (size_t i = 0; i < sizeof attacker / sizeof attacker[0]; i++)
+		cr_assert_eq(attacker_attach(&attacker[i], world.socket, world.model), 0, "attacker %zu", i);
+	twice = attacker_ask(world.socket, question, 2);
+	for (int i = 0; i < 50; i++)
+		(void)close(attacker_ask(world.socket, question, 1));
+	first = reply_status(twice);
+	second = reply_status(twice);
+	cr_assert_eq(first + second, -EAGAIN, "one answer, one refusal: %d, %d", first, second);
+	cr_assert(first == 0 || second == 0);
+	cr_assert_eq(world_status(&world, "clients"), 40);
+	cr_assert_eq(world_stat(&world, "leased_objects"), 0);
+	cr_assert_eq(kill(world.manager, 0), 0, "the manager is gone");
+	(void)close(twice);
+	world_close(&world);
+}
+
 Test(system_hostile, another_layout_version_is_refused_with_eproto)
 {
 	struct world world;

@@ -25,6 +25,9 @@ void attacker_write_garbage(const struct attacker *attacker, int seconds, unsign
 /* Connects, sends one random message, reads what comes, and leaves. */
 void attacker_send_random_message(const char *socket, unsigned seed);
 
+/* Connects and sends one control request so many times without reading; the socket, or -errno. */
+int attacker_ask(const char *socket, const char *json, int times);
+
 /* HELLO with this layout version and no identity; the status of the answer. */
 int attacker_hello_of_version(const char *socket, const char *model, uint16_t version);
 

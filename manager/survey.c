@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counting in slices, and who waits for it; see survey.h. */
+#include "manager/survey.h"
+
+#include "manager/report.h"
+#include "manager/session.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_BYTES_FIRST 4096u
+
+struct text {
+	char *base; /* NULL: nothing yet, or out of memory */
+	size_t bytes, room;
+	int failed;
+};
+
+struct survey {
+	struct survey_question *waiting; /* for this survey */
+	struct survey_question *asked;   /* since it began */
+	int is_counting;
+	uint32_t slot;              /* of sessions; all below are counted */
+	uint32_t number;            /* of the session that `count` belongs to */
+	struct session_count count; /* may be a part */
+	struct session_totals sum;
+	uint64_t leased;
+	int wants_clients;
+	struct text text[SURVEY_KINDS];
+};
+
+/* ---- questions ---- */
+
+static void enter(struct survey_question **link, struct survey_question *question)
+{
+	question->next = *link;
+	question->link = link;
+	if (question->next != NULL)
+		question->next->link = &question->next;
+	*link = question;
+}
+
+void survey_forget(struct survey_question *question)
+{
+	if (question->link == NULL)
+		return;
+	*question->link = question->next;
+	if (question->next != NULL)
+		question->next->link = question->link;
+	question->link = NULL;
+}
+
+/* ---- text ---- */
+
+static void add_text(struct text *text, const char *bytes, size_t count)
+{
+	if (text->failed)
+		return;
+	if (text->room - text->bytes < count) {
+		size_t room = 2 * (text->bytes + count) + TEXT_BYTES_FIRST;
+		char *base = realloc(text->base, room);
+
+		if (base == NULL) {
+			text->failed = 1;
+			return;
+		}
+		text->base = base;
+		text->room = room;
+	}
+	memcpy(text->base + text->bytes, bytes, count);
+	text->bytes += count;
+}
+
+/* Takes the object over. */
+static void add_json(struct text *text, json_t *json)
+{
+	char *bytes = json == NULL ? NULL : json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+
+	json_decref(json);
+	if (bytes == NULL)
+		text->failed = 1;
+	else
+		add_text(text, bytes, strlen(bytes));
+	free(bytes);
+}
+
+static void drop_texts(struct survey *survey)
+{
+	for (int kind = 0; kind < SURVEY_KINDS; kind++) {
+		free(survey->text[kind].base);
+		survey->text[kind] = (struct text){.base = NULL};
+	}
+}
+
+/* ---- counting ---- */
+
+static void begin(struct manager *manager)
+{
+	struct survey *survey = manager->survey;
+
+	drop_texts(survey); /* of one whose askers have all gone */
+	survey->waiting = survey->asked;
+	survey->waiting->link = &survey->waiting;
+	survey->asked = NULL;
+	survey->is_counting = 1;
+	survey->slot = survey->number = 0;
+	/* Who ends from here on was active: counted already, or not at all this time; but never twice. */
+	survey->sum = manager->sessions->retired;
+	survey->leased = 0;
+	survey->wants_clients = 0;
+	for (const struct survey_question *q = survey->waiting; q != NULL; q = q->next)
+		survey->wants_clients |= q->kind == SURVEY_CLIENTS;
+	if (survey->wants_clients)
+		add_text(&survey->text[SURVEY_CLIENTS], "{\"clients\":[", 12);
+}
+
+static void take_session(struct survey *survey, const struct session *session)
+{
+	struct text *clients = &survey->text[SURVEY_CLIENTS];
+	const struct session_totals *totals = &survey->count.totals;
+
+	survey->sum.accesses += totals->accesses;
+	survey->sum.misses += totals->misses;
+	survey->sum.joins += totals->joins;
+	survey->sum.failures += totals->failures;
+	survey->sum.wait_ns += totals->wait_ns;
+	survey->leased += survey->count.leased;
+	if (!survey->wants_clients)
+		return;
+	if (clients->bytes > 0 && clients->base[clients->bytes - 1] != '[')
+		add_text(clients, ",", 1);
+	add_json(clients, report_client(session, &survey->count));
+}
+
+/* 1: every session was counted. The one at `slot` may be another than at the last turn. */
+static int count_slice(struct manager *manager)
+{
+	struct survey *survey = manager->survey;
+	uint32_t words = SURVEY_WORDS_PER_TURN;
+
+	for (; survey->slot < CNRE_SESSIONS_MAX; survey->slot++) {
+		const struct session *session = manager->sessions->by_slot[survey->slot];
+		uint32_t before, cost;
+
+		if (session == NULL)
+			continue;
+		if (session->number != survey->number)
+			survey->count = (struct session_count){.objects = 0};
+		survey->number = session->number;
+		before = survey->count.objects;
+		if (!session_count(session, &survey->count, words))
+			return 0;
+		take_session(survey, session);
+		survey->number = 0;
+		cost = survey->count.objects - before + (survey->wants_clients ? SURVEY_WORDS_PER_CLIENT : 1);
+		words = words > cost ? words - cost : 0;
+	}
+	return 1;
+}
+
+static void finish(struct manager *manager)
+{
+	struct survey *survey = manager->survey;
+
+	survey->is_counting = 0;
+	add_json(&survey->text[SURVEY_STATS], report_stats(manager, &survey->sum, survey->leased));
+	if (survey->wants_clients)
+		add_text(&survey->text[SURVEY_CLIENTS], "]}", 2);
+}
+
+static void answer_some(struct survey *survey)
+{
+	for (uint32_t i = 0; i < SURVEY_ANSWERS_PER_TURN && survey->waiting != NULL; i++) {
+		struct survey_question *question = survey->waiting;
+		const struct text *text = &survey->text[question->kind];
+
+		survey_forget(question);
+		question->answer(question, text->failed ? NULL : text->base, text->bytes);
+	}
+}
+
+int survey_pump(struct manager *manager)
+{
+	struct survey *survey = manager->survey;
+
+	if (survey->waiting == NULL && survey->asked == NULL)
+		return 0;
+	if (survey->waiting == NULL)
+		begin(manager);
+	if (survey->is_counting && count_slice(manager))
+		finish(manager);
+	if (!survey->is_counting)
+		answer_some(survey);
+	if (survey->waiting != NULL)
+		return 1;
+	drop_texts(survey);
+	return survey->asked != NULL;
+}
+
+void survey_ask(struct manager *manager, struct survey_question *question)
+{
+	struct survey *survey = manager->survey;
+
+	enter(&survey->asked, question);
+	if (survey->waiting == NULL)
+		(void)survey_pump(manager);
+}
+
+int survey_open(struct manager *manager)
+{
+	manager->survey = calloc(1, sizeof *manager->survey);
+	return manager->survey == NULL ? -ENOMEM : 0;
+}
+
+void survey_close(struct manager *manager)
+{
+	if (manager->survey == NULL)
+		return;
+	drop_texts(manager->survey);
+	free(manager->survey);
+	manager->survey = NULL;
+}
