@@ -26,7 +26,7 @@ static size_t answer_bytes;
 static int ask(enum fake_behaviour behaviour, const char *text, int status, int64_t timeout_ns)
 {
 	struct fake_manager manager = {.behaviour = behaviour, .text = text, .status = status};
-	struct connection_question question = {"{\"verb\":\"status\"}", 17, -1, timeout_ns};
+	struct connection_question question = {"{\"verb\":\"status\"}", 17, NULL, -1, timeout_ns};
 	int connected, r;
 
 	answer_text = NULL;
@@ -97,7 +97,7 @@ Test(ctl_connection, bad_answers_are_errors_and_leave_the_outputs_alone)
 Test(ctl_connection, readable_stop_descriptor_ends_the_wait)
 {
 	struct fake_manager manager = {.behaviour = FAKE_IS_SILENT, .text = "{}"};
-	struct connection_question question = {"{}", 2, -1, -1};
+	struct connection_question question = {"{}", 2, NULL, -1, -1};
 	int connected, stop[2];
 	char *text = NULL;
 	size_t bytes;
@@ -117,7 +117,7 @@ Test(ctl_connection, readable_stop_descriptor_ends_the_wait)
 Test(ctl_connection, question_longer_than_a_message_is_e2big)
 {
 	static char text[CNRE_WIRE_CONTROL_MAX + 1];
-	struct connection_question question = {text, sizeof text, -1, CONNECTION_TIMEOUT_NS};
+	struct connection_question question = {text, sizeof text, NULL, -1, CONNECTION_TIMEOUT_NS};
 	struct fake_manager manager = {.text = "{}"};
 	char *answer = NULL;
 	size_t bytes;
