@@ -76,6 +76,29 @@ uint32_t replay_misses(const struct replay_world *world, struct policy *policy, 
 	return misses;
 }
 
+struct policy *replay_open(const char *name, uint32_t layers, enum policy_pool pool, uint32_t slots)
+{
+	struct replay_world world;
+	struct policy *policy;
+
+	replay_world_open(&world, layers, 8);
+	policy = replay_policy(&world, name, pool, slots);
+	replay_world_close(&world); /* a policy reads it during creation only */
+	return policy;
+}
+
+void replay_add(struct policy *policy, uint32_t first, uint32_t end)
+{
+	for (uint32_t object = first; object < end; object++)
+		policy_add(policy, object);
+}
+
+void replay_access(struct policy *policy, uint32_t object, unsigned times)
+{
+	while (times-- > 0)
+		policy_access(policy, object);
+}
+
 void replay_expect_victims(struct policy *policy, uint32_t object, const uint32_t *expected)
 {
 	policy_seek(policy, object);

@@ -32,6 +32,11 @@ struct policy *replay_policy(const struct replay_world *world, const char *name,
 uint32_t replay_misses(const struct replay_world *world, struct policy *policy, uint32_t slots,
 		       const struct replay_lookup *lookup, size_t count);
 
+/* A policy of as many layers of 8; objects from first to before end added; one accessed so many times. */
+struct policy *replay_open(const char *name, uint32_t layers, enum policy_pool pool, uint32_t slots);
+void replay_add(struct policy *policy, uint32_t first, uint32_t end);
+void replay_access(struct policy *policy, uint32_t object, unsigned times);
+
 /* The whole order of victims for an object (POLICY_NONE: anybody's) is the one given, ended by POLICY_NONE. */
 void replay_expect_victims(struct policy *policy, uint32_t object, const uint32_t *expected);
 #define EXPECT_VICTIMS(policy, object, ...) replay_expect_victims(policy, object, (const uint32_t[]){__VA_ARGS__, POLICY_NONE})
