@@ -136,12 +136,26 @@ static void expect_same(struct policy *policy, const struct world *world, uint32
 		     policy_pool_of(policy));
 }
 
+static uint32_t draw_sought(struct world *world)
+{
+	return draw(world, 4) == 0 ? POLICY_NONE : draw(world, world->objects);
+}
+
+/* A caller may leave off wherever it likes. */
+static void browse(struct life *life)
+{
+	policy_seek(life->policy, draw_sought(&life->world));
+	for (uint32_t i = draw(&life->world, 4); i > 0; i--)
+		(void)policy_next(life->policy);
+}
+
 /* A budget that is the same makes a policy forget what it remembers of the merge, and nothing else. */
 static void check(struct life *life)
 {
 	struct world *world = &life->world;
-	uint32_t sought = draw(world, 4) == 0 ? POLICY_NONE : draw(world, world->objects), victim[OBJECTS_MAX], count;
+	uint32_t sought = draw_sought(world), victim[OBJECTS_MAX], count;
 
+	browse(life);
 	count = list_victims(life->policy, world, sought, victim);
 	expect_exactly_those_that_may_go(life, sought, victim, count);
 	expect_same(life->policy, world, sought, victim, count);

@@ -53,6 +53,20 @@ Test(policy_lfru, age_is_in_visits_of_the_own_layer_and_ends_at_255)
 	policy_destroy(policy);
 }
 
+Test(policy_lfru, what_is_loaded_unasked_is_fresh_but_not_used)
+{
+	struct policy *policy = replay_open("lfru", 1, POLICY_POOL_GLOBAL, 8);
+
+	for (int i = 0; i < 3; i++)
+		policy_visit(policy, 0, 1);
+	policy_add(policy, 0);
+	cr_assert_eq(policy_worth(policy, 0), 255);
+	policy_visit(policy, 0, 1);
+	policy_add(policy, 1);
+	EXPECT_VICTIMS(policy, POLICY_NONE, 0, 1);
+	policy_destroy(policy);
+}
+
 Test(policy_lfru, prefers_by_score)
 {
 	struct policy *policy = replay_open("lfru", 1, POLICY_POOL_GLOBAL, 8);

@@ -70,6 +70,8 @@ Test(policy_tinylfu, protected_ones_go_last_and_sink_when_they_are_too_many)
 	for (uint32_t i = 0; i < 13; i++)
 		policy_access(policy, i); /* the 13th pushes 0 back, behind 13 to 15 */
 	EXPECT_VICTIMS(policy, 31, 16, 17, 18, 19, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
+	policy_add(policy, 31); /* 16 leaves the window: it is younger on probation than 0, and goes before the protected */
+	EXPECT_VICTIMS(policy, 30, 17, 18, 19, 31, 13, 14, 15, 0, 16, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
 	policy_destroy(policy);
 }
 
