@@ -44,8 +44,16 @@ Test(policy_lfu, layers_merge_by_count_then_by_age_in_their_own_visits)
 	EXPECT_VICTIMS(policy, 7, 8, 9, 1, 0); /* of equals those of layer 1, which ran last */
 	policy_visit(policy, 0, 1);
 	EXPECT_VICTIMS(policy, 7, 1, 8, 9, 0);
+	policy_visit(policy, 1, 1);
+	policy_visit(policy, 0, 1);
 	policy_access(policy, 8);
-	EXPECT_VICTIMS(policy, 7, 1, 9, 0, 8); /* 0 and 8 were used twice, 0 one visit ago */
+	policy_access(policy, 0);
+	policy_access(policy, 8);
+	policy_visit(policy, 1, 1);
+	policy_visit(policy, 0, 1);
+	policy_access(policy, 1);
+	policy_access(policy, 1);
+	EXPECT_VICTIMS(policy, 7, 9, 0, 8, 1); /* the last three were used three times: 0 and 8 a visit ago, and layer 0 ran last */
 	policy_destroy(policy);
 }
 
