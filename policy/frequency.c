@@ -11,7 +11,8 @@ int policy_frequency_init(struct policy_frequency *frequency, uint32_t object_co
 	frequency->bucket_of = calloc(object_count, sizeof *frequency->bucket_of);
 	frequency->link = calloc(object_count, sizeof *frequency->link);
 	frequency->lowest = calloc(order_count, sizeof *frequency->lowest);
-	if (frequency->bucket == NULL || frequency->bucket_of == NULL || frequency->link == NULL || frequency->lowest == NULL)
+	if (frequency->bucket == NULL || frequency->bucket_of == NULL || frequency->link == NULL ||
+	    frequency->lowest == NULL)
 		return -ENOMEM;
 	for (uint32_t order = 0; order < order_count; order++)
 		frequency->lowest[order] = POLICY_NONE;

@@ -22,7 +22,7 @@ struct lru_pin {
 	struct policy_list *plain, *pinned; /* [order_count] residents by use */
 	struct policy_link *link;    /* [object_count] */
 	struct use *use;             /* [object_count] the last one */
-	uint32_t *rank;              /* [object_count] in its order, 0: most used; POLICY_NONE: the history has no use of it */
+	uint32_t *rank;              /* [object_count] in its order, 0: most used; POLICY_NONE: never in the history */
 	uint32_t *pin_count;         /* [order_count] the ranks below are pinned */
 };
 

@@ -24,8 +24,8 @@ int policy_must_replace(const struct policy *policy, uint32_t object)
 /* A layer gives what it has above its floor; to itself, and to a shrinking budget, everything. */
 static int may_give(const struct policy *policy, uint32_t layer)
 {
-	return policy->sought == POLICY_NONE || policy->pool != POLICY_POOL_SOFT || layer == policy->layer_of[policy->sought] ||
-	       policy->layer[layer].resident > policy->layer[layer].floor;
+	return policy->sought == POLICY_NONE || policy->pool != POLICY_POOL_SOFT ||
+	       layer == policy->layer_of[policy->sought] || policy->layer[layer].resident > policy->layer[layer].floor;
 }
 
 /* ---- the merge ---- */

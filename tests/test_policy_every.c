@@ -114,7 +114,8 @@ static int may_go(const struct life *life, uint32_t object, uint32_t sought)
 	return layer == own || life->resident_of[layer] > state.floor;
 }
 
-static void expect_exactly_those_that_may_go(const struct life *life, uint32_t sought, const uint32_t *victim, uint32_t count)
+static void expect_exactly_those_that_may_go(const struct life *life, uint32_t sought, const uint32_t *victim,
+					     uint32_t count)
 {
 	unsigned char listed[OBJECTS_MAX] = {0};
 
@@ -127,7 +128,8 @@ static void expect_exactly_those_that_may_go(const struct life *life, uint32_t s
 			     policy_name(life->policy), policy_pool_of(life->policy), i, life->world.layer_of[i], sought);
 }
 
-static void expect_same(struct policy *policy, const struct world *world, uint32_t sought, const uint32_t *victim, uint32_t count)
+static void expect_same(struct policy *policy, const struct world *world, uint32_t sought, const uint32_t *victim,
+			uint32_t count)
 {
 	uint32_t again[OBJECTS_MAX];
 

@@ -53,7 +53,7 @@ Test(policy_lfu, layers_merge_by_count_then_by_age_in_their_own_visits)
 	policy_visit(policy, 0, 1);
 	policy_access(policy, 1);
 	policy_access(policy, 1);
-	EXPECT_VICTIMS(policy, 7, 9, 0, 8, 1); /* the last three were used three times: 0 and 8 a visit ago, and layer 0 ran last */
+	EXPECT_VICTIMS(policy, 7, 9, 0, 8, 1); /* the last three: used as often, 0 and 8 a visit ago, and layer 0 ran last */
 	policy_destroy(policy);
 }
 

@@ -55,7 +55,7 @@ Test(policy_pool, layers_of_other_sizes_get_as_many_of_their_largest_objects)
 	expect_mixed(9, (uint32_t[]){1, 1, 0, 0}, 1); /* a row takes 10; what is left is given in order of the layers */
 	expect_mixed(10, (uint32_t[]){1, 1, 0, 1}, 0);
 	expect_mixed(14, (uint32_t[]){2, 1, 0, 1}, 1);
-	expect_mixed(26, (uint32_t[]){2, 3, 0, 1}, 3); /* two rows, less what layer 3 does not have, and one more of layer 1 */
+	expect_mixed(26, (uint32_t[]){2, 3, 0, 1}, 3); /* two rows, but for layer 3, and one more for layer 1 */
 	expect_mixed(1000, (uint32_t[]){2, 4, 0, 1}, 972);
 }
 
@@ -80,7 +80,7 @@ Test(policy_pool, capacities_of_an_impossible_setup_are_einval_and_outputs_untou
 /* Three layers of 8; `slots` are shared by them. Ceilings and capacities: NULL for those of the budget. */
 static struct policy *open_pool(enum policy_pool pool, uint32_t slots, uint32_t floor, const uint32_t *capacity)
 {
-	static struct replay_world world;
+	struct replay_world world;
 	struct policy_setup setup = {.object_count = 3 * EXPERTS, .layer_count = 3, .budget_bytes = slots, .pool = pool,
 				     .floor_slots = floor, .capacity_of_layer = capacity};
 	struct policy *policy = NULL;
@@ -98,7 +98,8 @@ static void add_all(struct policy *policy, const uint32_t *object, unsigned coun
 	for (unsigned i = 0; i < count; i++)
 		policy_add(policy, object[i]);
 }
-#define ADD(policy, ...) add_all(policy, (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+#define ADD(policy, ...) \
+	add_all(policy, (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 Test(policy_pool, in_a_global_pool_anybody_gives_and_nobody_must)
 {
