@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders by count of uses, in buckets. The idea is that of Shah, Mitra and Matani, "An O(1) algorithm for LFU". */
+/* Orders by count of uses, in buckets, as in "An O(1) algorithm for implementing the LFU cache eviction scheme". */
 #include "policy/frequency.h"
 
 #include <errno.h>

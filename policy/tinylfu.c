@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * W-TinyLFU (Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy"). A newcomer enters a small
+ * W-TinyLFU ("TinyLFU: A Highly Efficient Cache Admission Policy"). A newcomer enters a small
  * LRU window; the oldest of a full window is the candidate for the main part, whose oldest is on probation; of these two
  * the one used less often has to go. The paper counts in a sketch; here each object has its count, for there are few.
  * Counts are halved once in a while, so they forget.
