@@ -77,6 +77,28 @@ uint64_t evict_target_bytes(const struct manager *manager)
 	return held_bytes > promised_bytes ? held_bytes : promised_bytes;
 }
 
+/* Whether there is room for it without anybody going. */
+static int has_room(const struct manager *manager, uint32_t owner, uint64_t bytes)
+{
+	const struct residency *residency = manager->residency;
+
+	return residency->used_bytes + bytes <= evict_target_bytes(manager) && !policy_must_replace(residency->policy, owner);
+}
+
+int evict_pays(struct manager *manager, uint32_t owner)
+{
+	struct policy *policy = manager->residency->policy;
+	uint32_t victim;
+
+	if (has_room(manager, owner, slab_bytes_of(manager, owner)))
+		return 1;
+	policy_seek(policy, owner);
+	for (uint32_t tries = 0; tries < RESIDENCY_VICTIM_TRIES && (victim = policy_next(policy)) != POLICY_NONE; tries++)
+		if (!residency_is_busy(manager, victim))
+			return policy_prefers(policy, owner, victim, 0);
+	return 0;
+}
+
 /* Evicts the first of the policy's victims for an object that can go. 0, or -EBUSY: all are leased or on their way. */
 static int evict_first(struct manager *manager, uint32_t object)
 {

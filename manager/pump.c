@@ -106,7 +106,8 @@ static int pump_demand(struct manager *manager)
 
 /*
  * Prefetch: only when no demand waits but for drives that do not answer, and never more than half of the loads that may
- * be in flight. Those for such drives are dropped: the next visit asks anew.
+ * be in flight. Those for such drives are dropped: the next visit asks anew. So are those for which somebody would have to
+ * go whom the policy holds to be worth more: a guess does not cost a demand its hit.
  */
 static void pump_prefetch(struct manager *manager)
 {
@@ -121,7 +122,7 @@ static void pump_prefetch(struct manager *manager)
 		if (answer == DRIVE_BUSY)
 			return;
 		queue_remove(residency->queue, owner);
-		if (answer == DRIVE_HANGS || load_begin(manager, owner, 0, 1) < 0)
+		if (answer == DRIVE_HANGS || !evict_pays(manager, owner) || load_begin(manager, owner, 0, 1) < 0)
 			cnre_counter_add(&manager->counters->prefetches_dropped, 1);
 	}
 }

@@ -127,6 +127,8 @@ void object_count(struct manager *manager, uint32_t owner, int change);
 uint64_t evict_target_bytes(const struct manager *manager);
 /* Evicts in policy order until at most `bytes` are in use, for an object or POLICY_NONE. 0, or -EBUSY. */
 int evict_down_to(struct manager *manager, uint64_t bytes, uint32_t object);
+/* Whether the policy would rather have this object than the one that would go for it: for what nobody waits for. */
+int evict_pays(struct manager *manager, uint32_t owner);
 /* A slab for an object: within the budget, by policy order, and as a last resort by emptying a window (R15). */
 int evict_take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_place);
 

@@ -330,3 +330,78 @@ Test(system_policy, the_history_of_uses_outlives_managers_and_is_added_to)
 	}
 	world_close(&world);
 }
+
+/* ---- speculation ---- */
+
+enum { HOT = 10, TOKENS = 150 };
+
+/* Uneven, and with the sequence fixed: the square of an even draw among the HOT first experts; `number` tells draws apart. */
+static uint32_t draw(uint32_t token, uint32_t layer, uint32_t number)
+{
+	uint32_t x = token * 2654435761u ^ layer * 40503u ^ number * 97u;
+
+	x = (x ^ x >> 15) * 2246822519u;
+	x = (x ^ x >> 13) % (HOT * HOT);
+	return x / HOT * (x / HOT + 1) / HOT;
+}
+
+static void choose(uint32_t token, uint32_t layer, uint32_t experts[TOP_K])
+{
+	uint32_t count = 0;
+
+	for (uint32_t number = 0; count < TOP_K; number++) {
+		uint32_t expert = number < 64 ? draw(token, layer, number) : number % HOT, i;
+
+		for (i = 0; i < count && experts[i] != expert; i++)
+			;
+		if (i == count)
+			experts[count++] = expert;
+	}
+}
+
+/* Bytes read for the same lookups, with what `wrong` of ten predictions name an expert that nobody uses. */
+static uint64_t bytes_read_with(const char *policy, int predicts, uint32_t wrong)
+{
+	struct world world;
+	struct cnre *client;
+	uint64_t bytes;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert(world_start(&world, (const char *[]){"--ram", "512K", "--hugepages", "4k", "--policy", policy, NULL}));
+	client = attach(&world);
+	for (uint32_t token = 0; token < TOKENS; token++) {
+		for (uint32_t layer = 0; layer < LAYERS; layer++) {
+			uint32_t experts[TOP_K], next[TOP_K];
+			struct cnre_batch *batch = NULL;
+			struct cnre_expert expert;
+
+			choose(token, layer, experts);
+			choose(layer + 1 == LAYERS ? token + 1 : token, (layer + 1) % LAYERS, next);
+			for (uint32_t i = 0; i < TOP_K; i++)
+				if ((token * TOP_K + i) % 10 < wrong)
+					next[i] = HOT + (token + i) % (EXPERTS - HOT);
+			cr_assert_eq(cnre_batch_begin(client, layer, experts, TOP_K, 1, &batch), 0);
+			for (uint32_t i = 0; i < TOP_K; i++) {
+				cr_assert_eq(cnre_batch_wait(batch, i, -1, &expert), 0);
+				cr_assert_eq(cnre_release(client, &expert), 0);
+			}
+			cnre_batch_end(batch);
+			if (predicts)
+				(void)cnre_prefetch(client, (layer + 1) % LAYERS, next, TOP_K);
+		}
+	}
+	cnre_detach(client);
+	bytes = world_stat(&world, "bytes_read");
+	world_close(&world);
+	return bytes;
+}
+
+/* B7: predictions that are wrong three times in ten may not cost more than 5 % of bytes. */
+Test(system_policy, wrong_predictions_do_not_evict_what_is_worth_more)
+{
+	uint64_t without = bytes_read_with("cost", 0, 0), with = bytes_read_with("cost", 1, 3);
+
+	cr_assert_leq(with, without + without / 20, "%llu bytes with predictions, %llu without", (unsigned long long)with,
+		      (unsigned long long)without);
+}
