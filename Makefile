@@ -64,6 +64,18 @@ client_sources := attach.c options.c endpoint.c session.c connection.c ask.c aut
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
 	layers.c set.c policy.c reset.c trace.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
+sim_sources := \
+	read_binary.c \
+	read_csv.c \
+	read_group.c \
+	read_replay.c \
+	read_route.c \
+	trace.c \
+	trace_format.c \
+	trace_geometry.c \
+	trace_input.c \
+	trace_rows.c \
+	trace_store.c
 engine_sources := main.c options.c tokens.c message.c config.c shard.c weights.c kernel.c kernel_plain.c kernel_avx2.c \
 	kernel_avx512.c quantised.c pool.c matmul.c vector.c attention.c router.c expert.c expert_table.c forward.c lru.c \
 	reader.c cache_private.c cache_mmap.c cache_cnre.c stop.c report.c
@@ -85,6 +97,7 @@ manager_objects := $(call objects,manager,manager)
 client_objects := $(call objects,client,client)
 ctl_objects := $(call objects,tools/ctl,ctl)
 gen_objects := $(call objects,tools/gen,gen)
+sim_objects := $(call objects,tools/sim,sim)
 engine_objects := $(call objects,engine,engine)
 
 programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-gen cnre-olmoe)
@@ -106,7 +119,7 @@ define archive
 $(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
 	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
 endef
-$(foreach f,base shm policy model manager client engine ctl,$(eval $(call archive,$(f))))
+$(foreach f,base shm policy model manager client engine ctl sim,$(eval $(call archive,$(f))))
 
 archives = $(foreach f,$(1),$(out)/lib$(f).a)
 manager_libs := -luring -ljansson -linih -lcrypto -lm
@@ -145,6 +158,7 @@ test_archives_client := client shm base
 test_archives_engine := engine client shm base
 test_archives_system := client manager policy shm base
 test_archives_ctl := ctl shm base
+test_archives_sim := sim policy model base
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
 
 tests := $(notdir $(basename $(wildcard tests/test_*.c)))
@@ -172,7 +186,7 @@ tests: $(test_programs) $(out)/soak
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
 fuzz_programs := $(patsubst tests/fuzz/%.c,$(out)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-every_archive := $(call archives,client manager model policy shm base)
+every_archive := $(call archives,client manager sim model policy shm base)
 
 $(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
 	@mkdir -p $(@D)

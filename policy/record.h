@@ -10,7 +10,8 @@
  *	record   a tag of RECORD_TAG_BITS and the client's number in one integer, then by tag:
  *	         VISIT layer, tokens      ACCESS object, whether it was a hit      TOKEN tokens
  *	         WAIT layer, physical misses, microseconds      LOST how many words were lost here
- *	end      END and the number of records, so that a cut file is seen
+ *	         A converted trace knows tokens: a VISIT of one token, then one of 0 tokens for each further row of the same visit
+ *	end      END and the number of records before it, so that a cut file is seen
  */
 #ifndef CNRE_POLICY_RECORD_H
 #define CNRE_POLICY_RECORD_H

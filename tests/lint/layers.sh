@@ -44,7 +44,7 @@ check_file() # file folder
 
 # A header that is not ours, the C library's or the kernel's stays in the files named here: a regular expression.
 third_party='liburing.h         manager/(loader_uring|bell|loop)\.c
-jansson.h          (manager|model|tools/ctl|tools/gen|engine)/[a-z_]+\.[ch]
+jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|engine)/[a-z_]+\.[ch]
 ini.h              manager/settings\.c
 openssl/[a-z]+.h   base/fingerprint\.c
 xxhash.h           manager/digest\.c
