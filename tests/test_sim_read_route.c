@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,7 +16,9 @@ Test(sim_read_route, rows_of_a_sweep_are_tokens_and_a_new_sweep_has_new_ones)
 	char text[1024];
 
 	traces_make(&traces);
-	traces_add_text(&traces, "t", "0 0 2 6:0.5 9:0.25\n0 1 2 1:0.5 2:0.5\n1 0 3 0:1 3:0\n1 1 3 4:0 5:0\n2 0 2 0:0 1:0\n3 0 3 1:0 0:0\n");
+	traces_add_text(
+		&traces, "t",
+		"0 0 2 6:0.5 9:0.25\n0 1 2 1:0.5 2:0.5\n1 0 3 0:1 3:0\n1 1 3 4:0 5:0\n2 0 2 0:0 1:0\n3 0 3 1:0 0:0\n");
 	cr_assert_eq(traces_load(&traces), 0, "%s", traces.message);
 	traces_describe(&traces, 0, text, sizeof text);
 	cr_expect_str_eq(text, "0 2/0[1]:6,9;0 2/1[1]:1,2;1 3/0[1]:0,3;1 3/1[1]:4,5;2 2/2[1]:0,1;3 3/2[1]:1,0;");
@@ -89,22 +92,27 @@ Test(sim_read_route, what_is_no_route_trace_is_refused_with_line_and_reason)
 	size_t i;
 
 	for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-		cr_expect(traces_refuses(SIM_FORMAT_ROUTE, wrong[i].text, wrong[i].expected, message), "%zu: %s", i, message);
+		cr_expect(traces_refuses(SIM_FORMAT_ROUTE, wrong[i].text, wrong[i].expected, message), "%zu: %s", i,
+			  message);
 }
 
 Test(sim_read_route, a_repeated_call_of_an_engine_that_never_advances_it_is_refused_when_detected_too)
 {
 	char message[512];
 
-	cr_expect(traces_refuses(SIM_FORMAT_AUTO, "0 0 1 2:0.5\n0 0 2 2:0.5\n0 0 1 3:0.5\n", "(read as route)", message), "%s", message);
+	cr_expect(
+		traces_refuses(SIM_FORMAT_AUTO, "0 0 1 2:0.5\n0 0 2 2:0.5\n0 0 1 3:0.5\n", "(read as route)", message),
+		"%s", message);
 }
 
 static void expect_vector(const char *name, uint64_t accesses, uint32_t layers, uint32_t top_k)
 {
+	const char *directory = getenv("CNRE_VECTORS");
 	char path[128];
 	struct traces traces;
 
-	(void)snprintf(path, sizeof path, "../shared/vectors/%s/route.trace", name);
+	(void)snprintf(path, sizeof path, "%s/%s/route.trace", directory != NULL ? directory : "../shared/vectors",
+		       name);
 	if (access(path, R_OK) < 0)
 		cr_skip_test("no %s", path);
 	traces_make(&traces);
@@ -121,4 +129,5 @@ Test(sim_read_route, real_traces_have_the_lookups_that_their_engines_counted)
 {
 	expect_vector("olmoe-a", 464, 4, 4);
 	expect_vector("olmoe-b", 1044, 6, 6);
+	expect_vector("glm-tiny", 3440, 4, 4);
 }
