@@ -65,11 +65,15 @@ ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c fo
 	layers.c set.c policy.c reset.c trace.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
 sim_sources := \
+	file.c \
+	manifest.c \
+	prior.c \
 	read_binary.c \
 	read_csv.c \
 	read_group.c \
 	read_replay.c \
 	read_route.c \
+	residents.c \
 	trace.c \
 	trace_format.c \
 	trace_geometry.c \
@@ -87,6 +91,7 @@ kernel_avx512_cflags := -ffp-contract=off
 # Likewise a policy decides the same in the manager and in the simulator. Loops over a layer's objects are worth vectors.
 cost_cflags := -ffp-contract=off -O3
 curve_cflags := -O3
+
 
 objects = $(patsubst %.c,$(out)/obj/$(1)/%.o,$($(2)_sources))
 base_objects := $(call objects,base,base)

@@ -5,6 +5,8 @@
 
 #include "tools/sim/trace.h"
 
+#define SIM_MANIFEST_BYTES_MAX (16u << 20)
+
 /* One expert of one layer. */
 struct sim_layer_cost {
 	uint64_t resident_bytes, read_bytes;
@@ -25,11 +27,20 @@ struct sim_manifest {
 };
 
 /*
- * path NULL: every expert 1 byte, 1 miss costs `default_miss_us`. 0, -EINVAL with one line (unknown key, missing layer,
- * number out of range), or the error of reading.
+ * sim_manifest_open - what the layers of a geometry cost
+ *
+ * @path       NULL: the bytes of the trace's own header, or 1, and a miss costs default_miss_us. A directory: the bytes of
+ *             that checkpoint. A file: {"layers": {"3": {"resident_bytes": N, "read_bytes": N, …}}, "token_us": N}; only
+ *             resident_bytes must be there, read_bytes are as many unless said. Layers beyond the geometry's are checked too
+ * @read_gbps  1e9 bytes a second; with felt_fraction what a miss costs where felt_miss_us is not said
+ *
+ * Returns: 0; -EINVAL with one line (unknown key, missing layer, number out of range); or the error of reading.
  */
 int sim_manifest_open(struct sim_manifest *ret_manifest, const char *path, const struct sim_geometry *geometry,
 		      double read_gbps, double felt_fraction, double default_miss_us, char *message, size_t message_bytes);
+/* As that does for a directory. */
+int sim_manifest_from_model(struct sim_manifest *ret_manifest, const char *directory, const struct sim_geometry *geometry,
+			    double read_gbps, double felt_fraction, char *message, size_t message_bytes);
 void sim_manifest_close(struct sim_manifest *manifest);
 
 #endif

@@ -16,17 +16,17 @@
 #define CLIENTS_MAX 65536u
 
 struct client {
-	uint32_t base, end;          /* tokens of its sweep */
-	uint32_t layer, tokens;      /* of its visit */
-	uint32_t index;              /* of the token in the sweep */
+	uint32_t base, end;     /* tokens of its sweep */
+	uint32_t layer, tokens; /* of its visit */
+	uint32_t index;         /* of the token in the sweep */
 	unsigned char in_sweep, in_visit;
 };
 
 struct binary {
 	struct record_header header;
-	uint32_t *first_object;      /* [layer_count + 1] */
-	struct client *client;       /* [CLIENTS_MAX] */
-	uint32_t latest;             /* client of the open row */
+	uint32_t *first_object; /* [layer_count + 1] */
+	struct client *client;  /* [CLIENTS_MAX] */
+	uint32_t latest;        /* client of the open row */
 	uint64_t records;
 };
 
@@ -96,9 +96,12 @@ static int take_geometry(struct sim_reader *reader, struct binary *binary)
 		layer = &header->layer[i];
 		if (layer->number >= SIM_LAYERS_MAX || layer->experts > SIM_EXPERTS_MAX ||
 		    reader->experts[layer->number] != 0 || layer->experts > SIM_OBJECTS_MAX - objects)
-			return sim_refuse(reader, "layer %u of the header: twice, or beyond the limits: damaged, record again",
+			return sim_refuse(reader,
+					  "layer %u of the header: twice, or beyond the limits: damaged, record again",
 					  layer->number);
 		reader->experts[layer->number] = layer->experts;
+		reader->resident_bytes[layer->number] = layer->resident_bytes;
+		reader->read_bytes[layer->number] = layer->read_bytes;
 		objects += layer->experts;
 		binary->first_object[i + 1] = objects;
 	}
@@ -237,7 +240,8 @@ static int take_access(struct sim_reader *reader, struct binary *binary, const s
 static int take_record(struct sim_reader *reader, struct binary *binary, const struct record *record)
 {
 	if (record->client >= CLIENTS_MAX)
-		return sim_refuse(reader, "client %u: only %u can be told apart: damaged, record again", record->client, CLIENTS_MAX);
+		return sim_refuse(reader, "client %u: only %u can be told apart: damaged, record again", record->client,
+				  CLIENTS_MAX);
 	switch (record->kind) {
 	case RECORD_VISIT:
 		return take_visit(reader, binary, record);

@@ -54,8 +54,9 @@ static int identify(struct sim_reader *reader)
 static int read_format(struct sim_reader *reader)
 {
 	static int (*const readers[])(struct sim_reader *) = {
-		[SIM_FORMAT_ROUTE] = sim_read_route, [SIM_FORMAT_REPLAY] = sim_read_replay, [SIM_FORMAT_CSV] = sim_read_csv,
-		[SIM_FORMAT_GROUP] = sim_read_group, [SIM_FORMAT_BINARY] = sim_read_binary,
+		[SIM_FORMAT_ROUTE] = sim_read_route,   [SIM_FORMAT_REPLAY] = sim_read_replay,
+		[SIM_FORMAT_CSV] = sim_read_csv,       [SIM_FORMAT_GROUP] = sim_read_group,
+		[SIM_FORMAT_BINARY] = sim_read_binary,
 	};
 	unsigned phases = reader->load->phases;
 	int result = 0;
@@ -99,6 +100,8 @@ static void reset_reader(struct sim_reader *reader, const char *path, struct sim
 	reader->top_k = 0;
 	memset(reader->width_count, 0, sizeof reader->width_count);
 	memset(reader->experts, 0, sizeof reader->experts);
+	memset(reader->resident_bytes, 0, sizeof reader->resident_bytes);
+	memset(reader->read_bytes, 0, sizeof reader->read_bytes);
 }
 
 static struct sim_reader *reader_close(struct sim_reader *reader)
@@ -109,7 +112,8 @@ static struct sim_reader *reader_close(struct sim_reader *reader)
 	return NULL;
 }
 
-static struct sim_reader *reader_open(const struct sim_load *load, struct sim_store store[2], char *message, size_t message_bytes)
+static struct sim_reader *reader_open(const struct sim_load *load, struct sim_store store[2], char *message,
+				      size_t message_bytes)
 {
 	struct sim_reader *reader = calloc(1, sizeof *reader);
 
@@ -166,8 +170,8 @@ static int map_all(struct sim_trace *trace, uint32_t count, struct sim_store sto
 	return 0;
 }
 
-static int load_all(struct sim_trace *trace, struct sim_geometry **ret_geometry, const char *const *path, uint32_t paths,
-		    struct sim_reader *reader, struct sim_store store[2])
+static int load_all(struct sim_trace *trace, struct sim_geometry **ret_geometry, const char *const *path,
+		    uint32_t paths, struct sim_reader *reader, struct sim_store store[2])
 {
 	struct sim_merge *merge = calloc(1, sizeof *merge);
 	struct sim_geometry *geometry = NULL;
@@ -181,8 +185,10 @@ static int load_all(struct sim_trace *trace, struct sim_geometry **ret_geometry,
 	result = map_all(trace, paths, store, geometry);
 	if (result < 0) {
 		sim_geometry_close(geometry);
-		return cnre_message(reader->message, reader->message_bytes, result, "temporary file in %s: %s: set TMPDIR to another "
-				    "directory", sim_store_directory(reader->load->temporary), strerror(-result));
+		return cnre_message(reader->message, reader->message_bytes, result,
+				    "temporary file in %s: %s: set TMPDIR to another "
+				    "directory",
+				    sim_store_directory(reader->load->temporary), strerror(-result));
 	}
 	*ret_geometry = geometry;
 	return 0;
@@ -198,13 +204,14 @@ static int open_stores(struct sim_store store[2], const struct sim_load *load, c
 			sim_store_close(&store[0]);
 	}
 	if (result < 0)
-		return cnre_message(message, message_bytes, result, "temporary file in %s: %s: set TMPDIR to another directory",
+		return cnre_message(message, message_bytes, result,
+				    "temporary file in %s: %s: set TMPDIR to another directory",
 				    sim_store_directory(load->temporary), strerror(-result));
 	return 0;
 }
 
-int sim_traces_open(struct sim_trace **ret_trace, struct sim_geometry **ret_geometry, const char *const *path, uint32_t paths,
-		    const struct sim_load *load, char *message, size_t message_bytes)
+int sim_traces_open(struct sim_trace **ret_trace, struct sim_geometry **ret_geometry, const char *const *path,
+		    uint32_t paths, const struct sim_load *load, char *message, size_t message_bytes)
 {
 	struct sim_geometry *geometry = NULL;
 	struct sim_reader *reader;

@@ -50,6 +50,7 @@ struct sim_geometry {
 	uint32_t number[SIM_LAYERS_MAX];     /* in the checkpoint */
 	uint32_t experts[SIM_LAYERS_MAX];
 	uint32_t first_object[SIM_LAYERS_MAX + 1];
+	uint64_t resident_bytes[SIM_LAYERS_MAX], read_bytes[SIM_LAYERS_MAX]; /* of one expert, by a binary header; or 0 */
 	uint32_t *layer_of;                  /* [object_count] */
 };
 

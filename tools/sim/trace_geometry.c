@@ -20,8 +20,8 @@ static int check_layers(const struct sim_merge *merge, struct sim_reader *reader
 		if (has == (merge->experts[i] != 0))
 			continue;
 		return cnre_message(reader->message, reader->message_bytes, -EINVAL,
-				    "%s and %s: mixed geometry: only %s has layer %u: " OF_ONE_MODEL, merge->first, reader->path,
-				    has ? reader->path : merge->first, i);
+				    "%s and %s: mixed geometry: only %s has layer %u: " OF_ONE_MODEL, merge->first,
+				    reader->path, has ? reader->path : merge->first, i);
 	}
 	return 0;
 }
@@ -35,11 +35,13 @@ static int check_experts(const struct sim_merge *merge, struct sim_reader *reade
 	for (i = 0; i < SIM_LAYERS_MAX; i++) {
 		here = reader->experts[i];
 		there = merge->experts[i];
-		if (here == there || (!reader->declared && here < there) || (merge->declared_by == NULL && there < here))
+		if (here == there || (!reader->declared && here < there) ||
+		    (merge->declared_by == NULL && there < here))
 			continue;
-		return cnre_message(reader->message, reader->message_bytes, -EINVAL,
-				    "%s and %s: mixed geometry: %u experts in layer %u of one, %u in the other: " OF_ONE_MODEL, other,
-				    reader->path, there, i, here);
+		return cnre_message(
+			reader->message, reader->message_bytes, -EINVAL,
+			"%s and %s: mixed geometry: %u experts in layer %u of one, %u in the other: " OF_ONE_MODEL,
+			other, reader->path, there, i, here);
 	}
 	return 0;
 }
@@ -80,8 +82,11 @@ int sim_merge_add(struct sim_merge *merge, struct sim_reader *reader)
 		merge->width_count[i] += reader->width_count[i];
 	if (merge->first == NULL)
 		merge->first = reader->path;
-	if (reader->declared && merge->declared_by == NULL)
+	if (reader->declared && merge->declared_by == NULL) {
 		merge->declared_by = reader->path;
+		memcpy(merge->resident_bytes, reader->resident_bytes, sizeof merge->resident_bytes);
+		memcpy(merge->read_bytes, reader->read_bytes, sizeof merge->read_bytes);
+	}
 	return 0;
 }
 
@@ -103,12 +108,16 @@ static int add_layers(const struct sim_merge *merge, struct sim_reader *reader, 
 	for (i = 0; i < SIM_LAYERS_MAX; i++) {
 		if (merge->experts[i] == 0)
 			continue;
-		experts = merge->declared_by == NULL && reader->load->experts != 0 ? reader->load->experts : merge->experts[i];
+		experts = merge->declared_by == NULL && reader->load->experts != 0 ? reader->load->experts
+										   : merge->experts[i];
 		if (experts > SIM_OBJECTS_MAX - geometry->object_count)
 			return cnre_message(reader->message, reader->message_bytes, -EINVAL,
-					    "%s: more than %u experts in all layers: this is no trace", reader->path, SIM_OBJECTS_MAX);
+					    "%s: more than %u experts in all layers: this is no trace", reader->path,
+					    SIM_OBJECTS_MAX);
 		geometry->number[*count] = i;
 		geometry->experts[*count] = experts;
+		geometry->resident_bytes[*count] = merge->resident_bytes[i];
+		geometry->read_bytes[*count] = merge->read_bytes[i];
 		geometry->first_object[*count] = geometry->object_count;
 		geometry->object_count += experts;
 		geometry->first_object[++*count] = geometry->object_count;

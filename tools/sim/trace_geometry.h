@@ -11,6 +11,7 @@ struct sim_merge {
 	const char *exact_by;        /* the first whose rows are top-k wide */
 	uint32_t top_k;              /* of exact_by */
 	uint32_t experts[SIM_LAYERS_MAX];
+	uint64_t resident_bytes[SIM_LAYERS_MAX], read_bytes[SIM_LAYERS_MAX]; /* of declared_by */
 	uint64_t width_count[SIM_ROW_EXPERTS_MAX + 1]; /* of all files, for where no file says top-k */
 };
 

@@ -30,9 +30,13 @@ int sim_refuse(struct sim_reader *reader, const char *format, ...)
 	va_end(arguments);
 	if (reader->format == SIM_FORMAT_BINARY) {
 		place = reader->input.read_bytes - (reader->input.end - reader->input.at);
-		return cnre_message(reader->message, reader->message_bytes, -EINVAL, "%s: byte %llu: %s (read as binary)",
-				    reader->path, (unsigned long long)place, reason);
+		return cnre_message(reader->message, reader->message_bytes, -EINVAL,
+				    "%s: byte %llu: %s (read as binary)", reader->path, (unsigned long long)place,
+				    reason);
 	}
+	if (reader->format == SIM_FORMAT_AUTO)
+		return cnre_message(reader->message, reader->message_bytes, -EINVAL, "%s:%llu: %s", reader->path,
+				    (unsigned long long)place, reason);
 	return cnre_message(reader->message, reader->message_bytes, -EINVAL, "%s:%llu: %s (read as %s)", reader->path,
 			    (unsigned long long)place, reason, sim_format_name(reader->format));
 }

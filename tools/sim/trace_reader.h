@@ -46,6 +46,7 @@ struct sim_reader {
 	uint32_t top_k;              /* of the header, or of every row; 0: unknown */
 	int declared;                /* `experts` is from a header */
 	uint32_t experts[SIM_LAYERS_MAX]; /* largest number + 1; 0: no such layer */
+	uint64_t resident_bytes[SIM_LAYERS_MAX], read_bytes[SIM_LAYERS_MAX]; /* declared, or 0 */
 	char *message;
 	size_t message_bytes;
 };
