@@ -65,6 +65,7 @@ ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c fo
 	layers.c set.c policy.c reset.c trace.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
 sim_sources := \
+	convert.c \
 	file.c \
 	manifest.c \
 	prior.c \
@@ -79,7 +80,8 @@ sim_sources := \
 	trace_geometry.c \
 	trace_input.c \
 	trace_rows.c \
-	trace_store.c
+	trace_store.c \
+	trace_write.c
 engine_sources := main.c options.c tokens.c message.c config.c shard.c weights.c kernel.c kernel_plain.c kernel_avx2.c \
 	kernel_avx512.c quantised.c pool.c matmul.c vector.c attention.c router.c expert.c expert_table.c forward.c lru.c \
 	reader.c cache_private.c cache_mmap.c cache_cnre.c stop.c report.c
