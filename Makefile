@@ -67,6 +67,8 @@ gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c 
 sim_sources := \
 	convert.c \
 	file.c \
+	generate.c \
+	generate_options.c \
 	manifest.c \
 	prior.c \
 	read_binary.c \
@@ -75,6 +77,8 @@ sim_sources := \
 	read_replay.c \
 	read_route.c \
 	residents.c \
+	sample.c \
+	synthetic.c \
 	trace.c \
 	trace_format.c \
 	trace_geometry.c \
@@ -94,6 +98,9 @@ kernel_avx512_cflags := -ffp-contract=off
 cost_cflags := -ffp-contract=off -O3
 curve_cflags := -O3
 
+# So does the generator of traces, whose files are pinned.
+sample_cflags := -ffp-contract=off
+synthetic_cflags := -ffp-contract=off
 
 objects = $(patsubst %.c,$(out)/obj/$(1)/%.o,$($(2)_sources))
 base_objects := $(call objects,base,base)
