@@ -90,7 +90,7 @@ static void expect_qwen(unsigned phases, uint64_t accesses, uint64_t tokens)
 
 	(void)snprintf(path, sizeof path, "%s/qwen3-30b.route.csv", directory != NULL ? directory : "../shared/traces");
 	if (access(path, R_OK) < 0)
-		cr_skip_test("no %s", path);
+		cr_skip("no trace at %s (set CNRE_TRACES)", path);
 	traces_make(&traces);
 	traces.load.phases = phases;
 	traces.load.experts = 128;
