@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 /* A regular file of at most max_bytes, with a NUL after it; free it. 0, or an error with its line. */
-int sim_file_read(const char *path, uint64_t max_bytes, char **ret_text, size_t *ret_bytes, char *message, size_t message_bytes);
+int sim_file_read(const char *path, uint64_t max_bytes, char **ret_text, size_t *ret_bytes, char *message,
+		  size_t message_bytes);
 
 struct sim_output {
 	char path[4096], temporary[4096 + 32];

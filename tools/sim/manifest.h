@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an expert of each layer costs: bytes, reads and felt time. From a JSON file as Colibri's simulator takes it, or alike for all. */
+/*
+ * What an expert of each layer costs: bytes, reads and felt time. From a JSON file as Colibri's simulator takes it, from a
+ * checkpoint, or alike for all.
+ */
 #ifndef CNRE_SIM_MANIFEST_H
 #define CNRE_SIM_MANIFEST_H
 

@@ -11,7 +11,8 @@ int sim_prior_is_usage(const char *path);
  * Adds a history to `count`, by object. Experts beyond the geometry are left out: no trace uses them. 0; -EINVAL with one
  * line (no history, or one of a model with fewer layers or experts); or the error of reading. Nothing is added on failure.
  */
-int sim_prior_add_usage(uint32_t *count, const char *path, const struct sim_geometry *geometry, char *message, size_t message_bytes);
+int sim_prior_add_usage(uint32_t *count, const char *path, const struct sim_geometry *geometry, char *message,
+			size_t message_bytes);
 /* Adds the lookups of a trace that shares the geometry. Counts saturate. */
 void sim_prior_add_trace(uint32_t *count, const struct sim_trace *trace);
 

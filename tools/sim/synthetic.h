@@ -30,7 +30,8 @@ struct sim_synthetic_setup {
 	uint32_t hot;                /* experts of each layer that hot_boost is added to */
 	uint32_t vocab;              /* words that all share; each category has as many of its own */
 	uint32_t switch_every;       /* tokens after which the topic changes; 0: never */
-	double base_sigma, depth_ramp, hot_boost, category_sigma, session_sigma, drift_sigma, drift_tau, token_sigma, zipf, noise;
+	double base_sigma, category_sigma, session_sigma, drift_sigma, token_sigma, noise;
+	double depth_ramp, hot_boost, drift_tau, zipf;
 	uint64_t seed;
 };
 
@@ -46,9 +47,11 @@ struct sim_synthetic *sim_synthetic_close(struct sim_synthetic *synthetic);
 
 /*
  * One prompt: calls `take` for each layer of each token, in order, with top_k experts, the likeliest first; it ends with the
- * first non-zero of these. Depends on the setup, is_held_out and the number alone. 0, what take said, or -ENOMEM.
+ * first non-zero of these. Depends on its arguments alone. 0, what take said, or -ENOMEM.
  */
-int sim_synthetic_session(const struct sim_synthetic *synthetic, int is_held_out, uint32_t number, uint32_t category, uint32_t tokens,
-			  int (*take)(void *context, uint32_t token, uint32_t layer, const uint32_t *expert), void *context);
+int sim_synthetic_session(const struct sim_synthetic *synthetic, int is_held_out, uint32_t number, uint32_t category,
+			  uint32_t tokens,
+			  int (*take)(void *context, uint32_t token, uint32_t layer, const uint32_t *expert),
+			  void *context);
 
 #endif

@@ -26,7 +26,8 @@ int sim_store_append(struct sim_store *store, const void *from, size_t bytes); /
  * Has `change` change what is stored, in order, a piece at a time; a piece holds a whole number of things of `unit` bytes,
  * which must divide the buffer. 0, the error of a change (which ends it), or -errno.
  */
-int sim_store_rewrite(struct sim_store *store, size_t unit, int (*change)(void *context, void *piece, size_t bytes), void *context);
+int sim_store_rewrite(struct sim_store *store, size_t unit, int (*change)(void *context, void *piece, size_t bytes),
+		      void *context);
 int sim_store_map(struct sim_store *store, void **ret_mapping); /* read-only, of store->bytes; lives without the store */
 void sim_store_close(struct sim_store *store);
 
