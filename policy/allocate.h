@@ -32,7 +32,9 @@ struct allocate_result {
  *
  * @ret_choice   [layer_count] index into the layer's points
  *
- * Returns: 0, -EINVAL (a layer without a point of 0 bytes, a cost that is no number) or -ENOMEM. Never over budget.
+ * Returns: 0, -EINVAL (a layer without a point of 0 bytes, a cost that is no number) or -ENOMEM. Never over budget. The
+ *          cost is above the least possible by no more than what the first hull segment that did not fit would have
+ *          saved; nothing is left that fits and saves.
  */
 int allocate(const struct allocate_layer *layer, uint32_t layer_count, uint64_t budget_bytes, uint32_t *ret_choice,
 	     struct allocate_result *ret_result);
