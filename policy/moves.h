@@ -12,8 +12,8 @@
 struct moves_limits {                /* 0 turns each of them off */
 	float hysteresis;
 	uint32_t min_age_visits;     /* of the victim, since it moved in, in visits of its layer */
-	uint32_t min_interval_visits; /* between two moves of one object */
-	uint64_t bytes_per_token;
+	uint32_t min_interval_visits; /* from an object's last move, in or out, until it may move in */
+	uint64_t bytes_per_token;    /* in the mean: one move may go beyond what is left, and the next ones wait for it */
 	uint32_t moves_per_pass;
 };
 
@@ -24,6 +24,7 @@ int moves_create(struct moves **ret_moves, const struct policy *policy, uint32_t
 struct moves *moves_destroy(struct moves *moves);
 void moves_tokens(struct moves *moves, uint32_t tokens); /* the byte budget grows by that much; unused: one token's at most */
 void moves_pass(struct moves *moves);                    /* a pass of placement begins */
+/* The limits are looked at in this order, and the first that forbids it answers. */
 enum moves_answer { MOVES_ALLOWED, MOVES_TOO_YOUNG, MOVES_TOO_SOON, MOVES_NOT_WORTH, MOVES_NO_BYTES, MOVES_NO_MORE };
 /* victim: POLICY_NONE where there is room. */
 enum moves_answer moves_ask(const struct moves *moves, uint32_t object, uint32_t victim, uint64_t bytes);
