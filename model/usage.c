@@ -110,11 +110,13 @@ static int check_header(const struct reader *reader, const int64_t field[FIELDS]
 	case HEADER_DIMENSIONS:
 		if (field[1] == usage->layers && field[2] == usage->experts)
 			return 0;
-		return refuse(reader, -ESTALE, "%" PRId64 " layers of %" PRId64 " experts, the model has %" PRIu32 " of %" PRIu32,
+		return refuse(reader, -ESTALE,
+			      "%" PRId64 " layers of %" PRId64 " experts, the model has %" PRIu32 " of %" PRIu32,
 			      field[1], field[2], usage->layers, usage->experts);
 	case HEADER_ENGINE:
 		if (field[1] != FORMAT_VERSION)
-			return refuse(reader, -EINVAL, "format version %" PRId64 ", known is %d", field[1], FORMAT_VERSION);
+			return refuse(reader, -EINVAL, "format version %" PRId64 ", known is %d", field[1],
+				      FORMAT_VERSION);
 		if (usage->engine == 0 || field[2] == usage->engine)
 			return 0;
 		return refuse(reader, -EXDEV, "engine %" PRId64 ", this is %" PRIu32, field[2], usage->engine);
@@ -195,7 +197,8 @@ static void write_lines(const struct usage *usage, FILE *to)
 
 		for (uint32_t expert = 0; expert < usage->experts; expert++)
 			if (count[expert] != 0)
-				(void)fprintf(to, "%" PRIu32 " %" PRIu32 " %" PRIu32 "\n", layer, expert, count[expert]);
+				(void)fprintf(to, "%" PRIu32 " %" PRIu32 " %" PRIu32 "\n", layer, expert,
+					      count[expert]);
 	}
 }
 

@@ -121,7 +121,8 @@ static int fill(struct cost *cost, const struct policy_setup *setup, const struc
 		cost->per_byte[i] = (float)(cost->mean_bytes / (double)policy->bytes_of[i]);
 		cost->handicap[i] = ABSENT;
 	}
-	memset(cost->credited_at, 0xff, policy->object_count * sizeof *cost->credited_at); /* the visit before the first */
+	/* The visit before the first. */
+	memset(cost->credited_at, 0xff, policy->object_count * sizeof *cost->credited_at);
 	for (uint32_t i = 0; i < policy->layer_count; i++) {
 		struct cost_layer *layer = &cost->layer[i];
 
@@ -141,7 +142,7 @@ static void refresh_layer(struct cost *cost, struct cost_layer *layer);
 static int cost_init(struct policy *policy, const struct policy_setup *setup, const struct policy_tuning *tuning)
 {
 	struct cost *cost = cost_of(policy);
-	float **const floats[] = {&cost->rate[0], &cost->rate[1], &cost->rate[2],  &cost->prior,
+	float **const floats[] = {&cost->rate[0], &cost->rate[1], &cost->rate[2], &cost->prior,
 				  &cost->gain,    &cost->value,   &cost->per_byte};
 	uint32_t **const numbers[] = {&cost->credited_at, &cost->added_at, &cost->young};
 	int r;
@@ -227,7 +228,8 @@ static int32_t key_of(float value, int32_t handicap)
 }
 
 /* One row: an object of each bucket, or of the first ones. */
-static void find_least(int32_t *restrict least, const float *restrict value, const int32_t *restrict handicap, uint32_t count)
+static void find_least(int32_t *restrict least, const float *restrict value, const int32_t *restrict handicap,
+		       uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		int32_t key = key_of(value[i], handicap[i]);
@@ -344,7 +346,8 @@ static void cost_set_miss_us(struct policy *policy, uint32_t layer, float miss_u
 /* Visits since it was used or became resident. */
 static uint32_t idle_visits(const struct cost *cost, uint32_t object)
 {
-	uint32_t now = visits_of(cost, object), used = now - cost->credited_at[object], added = now - cost->added_at[object];
+	uint32_t now = visits_of(cost, object);
+	uint32_t used = now - cost->credited_at[object], added = now - cost->added_at[object];
 
 	return used < added ? used : added;
 }

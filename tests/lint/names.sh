@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Names that other files can see. What goes into libcnre (base, shm, client) begins with cnre_; elsewhere a name
-# begins with its folder, or with the first word of a file in it: loader_submit, of manager/loader*.c. Reads object files:
-# tests/lint/names.sh BUILD, in the root of a tree.
+# begins with its folder, or with the first word of a file in it, or its plural: loader_submit, of manager/loader*.c,
+# curves_access, of policy/curve.c. Reads object files: tests/lint/names.sh BUILD, in the root of a tree.
 set -u
 objects=${1:-build}/obj
 bad=0
@@ -21,7 +21,8 @@ for object in "$objects"/{policy,model,manager,gpu,kvstore}/*.o; do
 	folder=$(basename "$(dirname "$object")")
 	modules=" $folder $(for file in "$objects/$folder"/*.o; do basename "${file%%_*}" .o; done | tr '\n' ' ') "
 	while read -r name; do
-		[ "$name" = main ] || [[ $modules == *" ${name%%_*} "* ]] ||
+		word=${name%%_*}
+		[ "$name" = main ] || [[ $modules == *" $word "* || $modules == *" ${word%s} "* ]] ||
 			complain "${object#"$objects"/}: $name begins with no module of $folder/"
 	done < <(visible "$object" | grep -vE '^(__asan|__ubsan|__odr_asan|__tsan)')
 done
