@@ -201,7 +201,8 @@ void feed_visit(struct manager *manager, struct session *session, uint32_t layer
 	if (visits != NULL)
 		end_visit(manager, session, layer, visits);
 	if (trace_layer(manager->feed, session, layer) != RECORDED_NONE)
-		record(manager->feed, session, RECORD_VISIT, trace_layer(manager->feed, session, layer), token_count, 0);
+		record(manager->feed, session, RECORD_VISIT, trace_layer(manager->feed, session, layer),
+		       token_count > 0 ? token_count : 1, 0); /* input: no visit is of nothing */
 	residency_visit(manager, session, layer, token_count);
 }
 

@@ -40,6 +40,7 @@ struct cost_layer {
 	uint32_t young_count;        /* they stand in young[first...] */
 	float miss_us;
 	float evidence;              /* log-likelihood of recent uses by the history, less that by no history; > 0: believe it */
+	float prior_weight;          /* since the latest visit, so that the values of the layer agree */
 	uint32_t worst;              /* of the residents; valid only if worst_known, else to be looked for */
 	int worst_known;
 	int32_t least[BUCKETS];      /* key, of objects first + bucket, first + bucket + BUCKETS, ... */
@@ -183,15 +184,10 @@ static void cost_fini(struct policy *policy)
 
 /* ---- rates ---- */
 
-static float prior_weight_of(const struct cost *cost, const struct cost_layer *layer)
-{
-	return layer->evidence > 0 ? cost->prior_weight : 0;
-}
-
 /* The same operations in the same order as in sum_up, for the same bits. */
 static float value_of(const struct cost *cost, const struct cost_layer *layer, uint32_t object)
 {
-	float sum = prior_weight_of(cost, layer) * cost->prior[object];
+	float sum = layer->prior_weight * cost->prior[object];
 
 	for (uint32_t h = 0; h < POLICY_RATES; h++)
 		sum += cost->weight[h] * cost->rate[h][object];
@@ -213,7 +209,7 @@ static void sum_up(const struct cost *cost, const struct cost_layer *layer, floa
 	const float *r0 = cost->rate[0] + layer->first, *r1 = cost->rate[1] + layer->first;
 	const float *r2 = cost->rate[2] + layer->first;
 	const float *prior = cost->prior + layer->first, *per_byte = cost->per_byte + layer->first;
-	const float w0 = cost->weight[0], w1 = cost->weight[1], w2 = cost->weight[2], w = prior_weight_of(cost, layer);
+	const float w0 = cost->weight[0], w1 = cost->weight[1], w2 = cost->weight[2], w = layer->prior_weight;
 
 	for (uint32_t i = 0, count = layer->count; i < count; i++)
 		value[i] = (w * prior[i] + w0 * r0[i] + w1 * r1[i] + w2 * r2[i]) * per_byte[i];
@@ -277,6 +273,7 @@ static void raise_key(const struct cost *cost, struct cost_layer *layer, uint32_
 static void refresh_layer(struct cost *cost, struct cost_layer *layer)
 {
 	layer->worst_known = 0;
+	layer->prior_weight = layer->evidence > 0 ? cost->prior_weight : 0;
 	for (uint32_t h = 0; h < POLICY_RATES; h++)
 		fade(cost->rate[h] + layer->first, cost->fade[h], layer->count);
 	sum_up(cost, layer, cost->value + layer->first);
@@ -327,7 +324,7 @@ static void cost_access(struct policy *policy, uint32_t object)
 	for (uint32_t h = 0; h < POLICY_RATES; h++)
 		cost->rate[h][object] += cost->credit[h];
 	cost->value[object] = value_of(cost, layer, object);
-	layer->evidence += cost->gain[object]; /* the gate moves at the next visit: values of one layer agree */
+	layer->evidence += cost->gain[object];
 	if (!policy->resident[object])
 		return;
 	raise_key(cost, layer, object, before);

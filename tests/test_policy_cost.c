@@ -368,6 +368,22 @@ Test(policy_cost, a_history_that_does_not_hold_is_dropped_and_believed_again_whe
 	policy_destroy(policy);
 }
 
+Test(policy_cost, a_history_is_dropped_for_a_whole_layer_at_its_next_visit)
+{
+	static const uint32_t history[] = {500, 500, 500, 500, 1, 1, 1, 1};
+	struct policy *policy = made(&(struct shape){.layers = 1, .experts = 8, .slots = 8, .prior = history, .floor = 1});
+
+	policy_visit(policy, 0, 1);
+	for (uint32_t object = 7; object >= 4; object--)
+		policy_access(policy, object);
+	policy_access(policy, 0);
+	cr_assert_gt(policy_worth(policy, 1), 0.2);
+	cr_assert_gt(policy_worth(policy, 0), policy_worth(policy, 1) + 0.5, "a use more, and the history as all others");
+	policy_visit(policy, 0, 1);
+	cr_assert_eq(policy_worth(policy, 1), 0);
+	policy_destroy(policy);
+}
+
 Test(policy_cost, an_empty_history_is_none)
 {
 	static const uint32_t history[8] = {0};
