@@ -171,13 +171,14 @@ Test(policy_pool, a_layer_at_its_soft_ceiling_replaces_its_own)
 	policy_destroy(policy);
 }
 
-Test(policy_pool, ceilings_are_not_below_floors_and_not_above_what_a_layer_has)
+Test(policy_pool, floors_are_not_above_the_equal_share_and_ceilings_not_above_what_a_layer_has)
 {
 	struct policy *policy = open_pool(POLICY_POOL_SOFT, 3, 5, NULL);
 	struct policy_layer layer;
 
 	policy_get_layer(policy, 1, &layer);
-	cr_assert_eq(layer.capacity, 5);
+	cr_assert_eq(layer.floor, 1);
+	cr_assert_eq(layer.capacity, 3);
 	policy_set_budget(policy, 24);
 	policy_get_layer(policy, 1, &layer);
 	cr_assert_eq(layer.capacity, 8);
