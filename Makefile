@@ -58,7 +58,7 @@ policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slr
 model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c usage.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
 	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c \
-	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c serve.c
+	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c serve.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c stats.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \

@@ -130,9 +130,18 @@ static int watch_inherited(struct manager *manager)
 	return 0;
 }
 
-static int open_own(struct manager *manager)
+/* Without it a successor waits for no fence, and what this incarnation was reading stays in quarantine: safe. */
+static void put(struct manager *manager, uint32_t epoch, int fd)
 {
 	char name[KEEP_NAME_BYTES];
+	int r = store_has(manager->store, name_of(epoch, name)) ? 0 : store_put(manager->store, name, fd);
+
+	if (r < 0)
+		cnre_log(CNRE_LOG_WARNING, "fence: cannot be stored: %s: see LimitNOFILE", strerror(-r));
+}
+
+static int open_own(struct manager *manager)
+{
 	int fds[2], r;
 
 	if (store_kind(manager->store) == STORE_NONE)
@@ -143,9 +152,7 @@ static int open_own(struct manager *manager)
 	manager->fences->own_write = fds[1];
 	r = loader_hold(manager->loader, fds[1]);
 	if (r == 0) {
-		r = store_put(manager->store, name_of(manager->state->epoch, name), fds[0]);
-		if (r < 0) /* a successor then waits for no fence, and its slabs stay: safe */
-			cnre_log(CNRE_LOG_WARNING, "fence: cannot be stored: %s: see LimitNOFILE", strerror(-r));
+		put(manager, manager->state->epoch, fds[0]);
 		return 0;
 	}
 	cnre_log(
@@ -242,14 +249,11 @@ int fence_has(const struct manager *manager, uint64_t place)
 
 void fence_persist(struct manager *manager)
 {
-	char name[KEEP_NAME_BYTES];
-
 	if (manager->fences->own_read >= 0)
-		(void)store_put(manager->store, name_of(manager->state->epoch, name), manager->fences->own_read);
+		put(manager, manager->state->epoch, manager->fences->own_read);
 	for (uint32_t i = 0; i < FENCES_MAX; i++)
 		if (manager->fences->dead[i].source.fd >= 0)
-			(void)store_put(manager->store, name_of(manager->fences->dead[i].epoch, name),
-					manager->fences->dead[i].source.fd);
+			put(manager, manager->fences->dead[i].epoch, manager->fences->dead[i].source.fd);
 }
 
 static int is_watched(const struct manager *manager, uint32_t epoch)

@@ -30,7 +30,7 @@ int fence_has(const struct manager *manager, uint64_t place);
 int fence_remember(struct manager *manager, uint64_t place, uint64_t bytes);
 void fence_forget(struct manager *manager, uint64_t place);
 
-/* Stores every fence again, for a new keeper. */
+/* Stores every fence that the store has not. */
 void fence_persist(struct manager *manager);
 
 /* Says in the log how many slabs no fence will free: their incarnation had none (R20). After adoption. */

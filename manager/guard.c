@@ -2,6 +2,7 @@
 /* A new keeper for one that died; see guard.h. */
 #include "manager/guard.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "manager/keeper.h"
 #include "manager/loop.h"
@@ -15,6 +16,7 @@ static struct guard {
 	struct loop_source source; /* first; our end of the socket to the keeper */
 	struct manager *manager;
 	uint32_t restarts;
+	int64_t next_look_ns;
 } guard = {.source = {.fd = -1}};
 
 static void keeper_ended(struct loop_source *source, uint32_t events)
@@ -56,4 +58,28 @@ void guard_close(struct manager *manager)
 	if (guard.source.fd >= 0)
 		loop_remove(manager->loop, &guard.source);
 	guard.source.fd = -1;
+}
+
+static int is_slow(const struct manager *manager)
+{
+	struct store_status status;
+
+	store_get_status(manager->store, &status);
+	return status.is_slow;
+}
+
+void guard_tick(struct manager *manager, int64_t now_ns)
+{
+	if (!is_slow(manager) || now_ns < guard.next_look_ns)
+		return;
+	guard.next_look_ns = now_ns + GUARD_LOOK_NS;
+	if (!store_answers_again(manager->store))
+		return;
+	cnre_log(CNRE_LOG_NOTICE, "store: it answers again, and gets what it missed");
+	persist_everything(manager);
+}
+
+int64_t guard_deadline_ns(const struct manager *manager)
+{
+	return is_slow(manager) ? guard.next_look_ns : CNRE_NEVER;
 }

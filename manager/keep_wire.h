@@ -13,6 +13,12 @@
 #define KEEP_FDS_MAX 16u                  /* descriptors in one datagram */
 #define KEEP_NAME_BYTES 25u               /* R26: names of at most 24 bytes */
 
+/*
+ * The next manager gets all names in one string of its environment, LISTEN_FDNAMES, and the kernel takes none longer than
+ * 32 pages (MAX_ARG_STRLEN). Each name counts with the byte behind it.
+ */
+#define KEEP_NAMES_BYTES_MAX (32u * 4096u - sizeof "LISTEN_FDNAMES=")
+
 /* What a datagram asked for. */
 struct keep_message {
 	int ready, stopping, store, remove, barrier;

@@ -2,20 +2,34 @@
 /* Names of the descriptor store and what is put under them; see persist.h. */
 #include "manager/persist.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "manager/fence.h"
 #include "manager/listener.h"
 #include "manager/pool.h"
 #include "manager/store.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+/* Whatever numbers they have come to, the names of all that one manager stores are one string of the next one's environment. */
+_Static_assert(CNRE_SESSIONS_MAX * 4 * sizeof "c4294967295.chan" + CNRE_SEGMENTS_MAX * sizeof "pool4095" +
+			       MANAGER_MODELS_MAX * (sizeof "catalog15" + sizeof "directory15") +
+			       (STORE_OTHERS_MAX + 5) * KEEP_NAME_BYTES <=
+		       KEEP_NAMES_BYTES_MAX,
+	       "LISTEN_FDNAMES");
+
+#define LOG_LINES 20u /* in 10 s: what is missing in all stands in the status */
+
+static struct cnre_log_limit log_limit = {.burst = LOG_LINES};
+
+/* No name is ever given to another descriptor here, so what is there stays. A slow store was told of when it became so. */
 static int put(struct manager *manager, const char *name, int fd)
 {
-	int r = fd < 0 ? 0 : store_put(manager->store, name, fd);
+	int r = fd < 0 || store_has(manager->store, name) ? 0 : store_put(manager->store, name, fd);
 
-	if (r < 0)
+	if (r < 0 && r != -ETIMEDOUT && cnre_log_allowed(&log_limit, cnre_clock_now_ns()))
 		cnre_log(CNRE_LOG_ERROR,
 			 "store: %s: %s: it will not survive a restart; see FileDescriptorStoreMax and LimitNOFILE",
 			 name, strerror(-r));
@@ -61,7 +75,6 @@ void persist_forget_segment(struct manager *manager, uint32_t segment)
 	store_remove(manager->store, name);
 }
 
-/* Parts of a session, each a bit in `stored`: what is removed is what was put, so that the store's count stays true. */
 enum { PART_CHANNEL, PART_LEDGER, PART_SOCKET, PART_PROCESS, PARTS };
 
 static const char *const part_name[PARTS] = {"chan", "led", "sock", "pid"};
@@ -77,20 +90,16 @@ static int put_session(struct manager *manager, struct session *session)
 	const int fds[PARTS] = {session->channel_segment.fd, session->ledger_segment.fd, session->socket.fd,
 				session->process.fd};
 	char name[KEEP_NAME_BYTES];
+	int r = 0;
 
-	for (unsigned part = 0; part < PARTS; part++) {
-		int r = fds[part] < 0 ? 0 : put(manager, session_name(session, part, name), fds[part]);
-
-		if (r < 0)
-			return r;
-		session->stored |= fds[part] < 0 ? 0 : 1u << part;
-	}
-	return 0;
+	for (unsigned part = 0; part < PARTS && r == 0; part++)
+		r = put(manager, session_name(session, part, name), fds[part]);
+	return r;
 }
 
 int persist_session(struct manager *manager, struct session *session)
 {
-	int r = put_session(manager, session);
+	int r = store_has_room(manager->store, PARTS) ? put_session(manager, session) : -ENOSPC;
 
 	if (r == 0)
 		r = store_barrier(manager->store);
@@ -99,45 +108,36 @@ int persist_session(struct manager *manager, struct session *session)
 	return r;
 }
 
-void persist_inherited(struct session *session)
-{
-	session->stored = 1u << PART_CHANNEL | 1u << PART_LEDGER | (session->peer.socket < 0 ? 0 : 1u << PART_SOCKET) |
-			  (session->peer.pidfd < 0 ? 0 : 1u << PART_PROCESS);
-}
-
-static void forget_part(struct manager *manager, struct session *session, unsigned part)
+void persist_process(struct manager *manager, struct session *session)
 {
 	char name[KEEP_NAME_BYTES];
 
-	if ((session->stored & 1u << part) != 0)
-		store_remove(manager->store, session_name(session, part, name));
-	session->stored &= ~(1u << part);
+	(void)put(manager, session_name(session, PART_PROCESS, name), session->process.fd);
 }
 
 void persist_forget_socket(struct manager *manager, struct session *session)
 {
-	forget_part(manager, session, PART_SOCKET);
+	char name[KEEP_NAME_BYTES];
+
+	store_remove(manager->store, session_name(session, PART_SOCKET, name));
 }
 
 void persist_forget_session(struct manager *manager, struct session *session)
 {
+	char name[KEEP_NAME_BYTES];
+
 	for (unsigned part = 0; part < PARTS; part++)
-		forget_part(manager, session, part);
+		store_remove(manager->store, session_name(session, part, name));
 }
 
 /*
- * Of an attached client nothing is taken back when the new keeper does not take it: it lives and may hold leases, and a
- * successor that finds its entry but no ledger adopts nothing. One failure is enough: each may have taken a second.
+ * Of an attached client nothing is taken back when the store does not take it: it lives and may hold leases, and a
+ * successor that finds its entry but no ledger adopts nothing.
  */
-static int put_sessions(struct manager *manager)
+static void put_sessions(struct manager *manager)
 {
-	int r = 0;
-
-	for (uint32_t i = 0; i < manager->sessions->active_count && r == 0; i++) {
-		manager->sessions->active[i]->stored = 0; /* by the former keeper */
-		r = put_session(manager, manager->sessions->active[i]);
-	}
-	return r;
+	for (uint32_t i = 0; i < manager->sessions->active_count; i++)
+		(void)put_session(manager, manager->sessions->active[i]); /* logged */
 }
 
 void persist_everything(struct manager *manager)
@@ -150,5 +150,5 @@ void persist_everything(struct manager *manager)
 	for (uint32_t i = 0; i < pool.segments_made; i++)
 		if (pool_segment(manager->pool, i) != NULL)
 			persist_segment(manager, i, pool_segment(manager->pool, i));
-	(void)put_sessions(manager); /* logged */
+	put_sessions(manager);
 }

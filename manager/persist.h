@@ -9,17 +9,21 @@
 
 #include "manager/session.h"
 
-/* The manager's own segments, the models', the listening socket and its lock. After a new keeper came: everything. */
+/* The manager's own segments, the models', the listening socket and its lock. */
 void persist_core(struct manager *manager);
+/* Whatever the store has not: after a new keeper came, or one answers again that did not take all. */
 void persist_everything(struct manager *manager);
 
 void persist_segment(struct manager *manager, uint32_t segment, const struct cnre_segment *memory);
 void persist_forget_segment(struct manager *manager, uint32_t segment);
 
-/* R10: before the client gets its descriptors. 0, or -errno: then the client must not be served. */
+/*
+ * R10: before the client gets its descriptors. 0, or -errno: then the client must not be served, and nothing of it is
+ * left in the store. -ENOSPC: the store, or the string of its names, is full; -ETIMEDOUT: whoever keeps it does not answer.
+ */
 int persist_session(struct manager *manager, struct session *session);
-/* The session's descriptors came out of the store, and are there still. */
-void persist_inherited(struct session *session);
+/* Its pidfd, which was found only at adoption. */
+void persist_process(struct manager *manager, struct session *session);
 void persist_forget_session(struct manager *manager, struct session *session);
 /* The socket hung up while the process lives. */
 void persist_forget_socket(struct manager *manager, struct session *session);

@@ -13,6 +13,7 @@
 #include "manager/session.h"
 #include "manager/settings.h"
 #include "manager/stall.h"
+#include "manager/store.h"
 #include "shm/numa.h"
 
 #include <jansson.h>
@@ -180,6 +181,35 @@ static void add_pressure(json_t *list, const struct pressure *pressure)
 		"it comes back by itself when nobody waits for 60 s; if this returns, set a lower budget: cnrectl set ram SIZE");
 }
 
+static json_t *report_store(const struct manager *manager)
+{
+	static const char *const names[] = {[STORE_NONE] = "none", [STORE_SYSTEMD] = "systemd", [STORE_KEEPER] = "keeper"};
+	struct store_status status;
+
+	store_get_status(manager->store, &status);
+	return json_pack("{s:s, s:I, s:I, s:I, s:b}", "kind", names[status.kind], "kept", (json_int_t)status.kept, "most",
+			 (json_int_t)status.fds_max, "missing", (json_int_t)status.missing, "answers", !status.is_slow);
+}
+
+static void add_store(json_t *list, const struct manager *manager)
+{
+	struct store_status status;
+	char what[160];
+
+	store_get_status(manager->store, &status);
+	if (status.is_slow)
+		add_degraded(list, "whoever keeps this manager's descriptors does not answer: new clients are refused",
+			     "see whether the process cnre-keeper is stopped: kill -CONT; attached clients are served");
+	if (status.is_lost)
+		add_degraded(list, "the keeper ended: this manager's death would end its clients' sessions",
+			     "restart the manager when its clients can bear it");
+	if (status.missing == 0)
+		return;
+	(void)snprintf(what, sizeof what, "%u descriptors are not kept: this manager's death would end its clients' sessions",
+		       status.missing);
+	add_degraded(list, what, "raise LimitNOFILE (ulimit -Hn) and FileDescriptorStoreMax, then restart the manager");
+}
+
 /* Not watching is no fault, so it is not among what is degraded. */
 static json_t *report_pressure(const struct manager *manager)
 {
@@ -225,19 +255,20 @@ static json_t *report_degraded(const struct manager *manager)
 			"the kernel counts more memory for the pool than its budget: experts are held within less",
 			"compare measured_bytes, pool_bytes and budget_bytes of cnrectl stats; set a lower budget: cnrectl set ram SIZE");
 	add_pressure(list, &manager->pressure);
+	add_store(list, manager);
 	return list;
 }
 
 json_t *report_status(struct manager *manager)
 {
-	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
+	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
 			 (int)getpid(), "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
 			 (json_int_t)manager->state->epoch, "socket", text(listener_path(manager)), "version",
 			 CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
 			 "clients", (json_int_t)manager->sessions->active_count, "models", report_models(manager),
 			 "budget", report_budget(manager), "pool", report_pool(manager), "loader",
 			 report_loader(manager), "settings", report_settings(manager), "degraded",
-			 report_degraded(manager), "pressure", report_pressure(manager));
+			 report_degraded(manager), "pressure", report_pressure(manager), "store", report_store(manager));
 }
 
 /* Counters of accesses are derived, so nobody keeps them: they are what was counted last. */

@@ -525,6 +525,7 @@ static int turn(struct manager *manager)
 	measure_tick(manager, cnre_clock_now_ns());
 	pressure_tick(manager, cnre_clock_now_ns());
 	feed_tick(manager, cnre_clock_now_ns());
+	guard_tick(manager, cnre_clock_now_ns());
 	say_alive(manager);
 	return busy;
 }
@@ -538,6 +539,7 @@ static void sleep_until_needed(struct manager *manager)
 	deadline_ns = earlier(deadline_ns, pressure_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, channel_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, feed_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, guard_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, watchdog_deadline_ns(&manager->watchdog));
 	if (bell_prepare(manager->bell) && !channel_any_pending(manager))
 		loop_wait(manager->loop, manager->loader, deadline_ns);

@@ -249,6 +249,21 @@ static struct session *allocate(struct manager *manager, const struct peer *peer
 	return session;
 }
 
+static void explain(int error, char *message)
+{
+	const char *advice = "end others, or see its log and limits";
+
+	if (error == -EMFILE || error == -ENFILE)
+		advice = "raise its LimitNOFILE";
+	else if (error == -ENOSPC)
+		advice = "no more descriptors can be kept for a restart: end others, or raise its LimitNOFILE (ulimit -n) and "
+			 "FileDescriptorStoreMax";
+	else if (error == -ETIMEDOUT)
+		advice = "its keeper does not answer, and a client that is not kept could lose its leases: is it stopped?";
+	(void)snprintf(message, SESSION_MESSAGE_BYTES, "the manager cannot serve one more client: %s: %s",
+		       strerror(-error), advice);
+}
+
 int session_begin(struct manager *manager, const struct peer *peer, const struct cnre_wire_hello *hello,
 		  char message[SESSION_MESSAGE_BYTES])
 {
@@ -282,8 +297,10 @@ int session_begin(struct manager *manager, const struct peer *peer, const struct
 	state_enter_session(manager, session);
 	CNRE_CRASH_POINT("attach-entered-state");
 	r = persist_session(manager, session);
-	if (r < 0)
+	if (r < 0) {
+		cnre_counter_add(&manager->counters->attaches_unkept, 1);
 		goto leave_state;
+	}
 	CNRE_CRASH_POINT("attach-stored");
 	enter(session);
 	reservation_apply(manager);
@@ -318,9 +335,7 @@ leave_state:
 	close_segments(session);
 drop:
 	free(session);
-	(void)snprintf(message, SESSION_MESSAGE_BYTES, "the manager cannot serve one more client: %s: %s", strerror(-r),
-		       r == -EMFILE || r == -ENFILE ? "raise its LimitNOFILE"
-						    : "end others, or see its log and limits");
+	explain(r, message);
 	return r;
 }
 
@@ -390,7 +405,6 @@ static struct session *allocate_adopted(struct manager *manager, uint32_t slot, 
 	session->peer = (struct peer){.uid = entry->uid, .gid = entry->gid, .pid = (pid_t)entry->pid};
 	session->peer.socket = take_part(manager, number, "sock");
 	session->peer.pidfd = take_part(manager, number, "pid");
-	persist_inherited(session);
 	if (session->peer.socket < 0)
 		session->peer.socket = -1; /* it had hung up */
 	if (session->peer.pidfd < 0)

@@ -46,7 +46,6 @@ struct session {
 	uint32_t ring_head;
 	struct cnre_access_log_reader log_reader;
 	int bell_armed;
-	unsigned stored;                  /* bits of persist.c: which descriptors the store has */
 	struct worker_job cleanup;        /* runs after the session left every table */
 	struct session_totals totals;     /* filled by the cleanup */
 	struct feed_client *feed;         /* of feed.c; NULL until its first visit */

@@ -2,6 +2,9 @@
 /* Storing and finding descriptors; see store.h. */
 #include "manager/store.h"
 
+#include "base/log.h"
+#include "manager/kept.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +20,6 @@
 #include <unistd.h>
 
 #define FIRST_PASSED 3
-#define BARRIER_TIMEOUT_MS 1000
 #define KEEPER_OWN_FDS 96u /* of a keeper that hands over, beside two numbers for each that it keeps */
 
 struct passed {
@@ -28,7 +30,11 @@ struct passed {
 struct store {
 	enum store_kind kind;
 	int socket; /* -1: STORE_NONE */
-	uint32_t stored, stored_max;
+	uint32_t fds_max;
+	struct kept *kept;
+	int is_slow; /* it did not take a message in time: nothing waits for it until it answers */
+	int probe;   /* while slow: hangs up when all that was sent is taken; -1: not sent yet */
+	int is_lost; /* the keeper ended, and there is no other */
 	uint32_t passed_count;
 	struct passed *passed;
 };
@@ -239,16 +245,16 @@ static int connect_notify(const char *path)
 	return fd;
 }
 
-/* A keeper that was stopped must not stop us: what it does not take within a second is not stored, and said so. */
+/* A keeper that was stopped must not stop us: what it does not take in time is not stored, and said so. */
 static void bound_sends(int socket)
 {
-	struct timeval second = {.tv_sec = 1};
+	struct timeval bound = {.tv_sec = STORE_TIMEOUT_MS / 1000, .tv_usec = STORE_TIMEOUT_MS % 1000 * 1000};
 
-	(void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
+	(void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof bound);
 }
 
 /* A keeper has the same limit as we, raised as far as it goes; it needs two numbers a descriptor to start a manager. */
-static uint32_t most_kept(void)
+static uint32_t most_of_keeper(void)
 {
 	struct rlimit limit;
 	rlim_t most;
@@ -257,6 +263,16 @@ static uint32_t most_kept(void)
 		return STORE_FDS_MAX;
 	most = limit.rlim_max / 2;
 	return most > KEEPER_OWN_FDS ? (uint32_t)(most - KEEPER_OWN_FDS) : 0;
+}
+
+/* FDSTORE is the unit's FileDescriptorStoreMax, and said by systemd 254 and later; the unit that comes with us has ours. */
+static uint32_t most_kept(const struct store *store)
+{
+	int most = read_number("FDSTORE", STORE_FDS_MAX);
+
+	if (store->kind == STORE_KEEPER)
+		return most_of_keeper();
+	return most >= 0 ? (uint32_t)most : STORE_FDS_MAX;
 }
 
 static void find_keeper(struct store *store)
@@ -277,6 +293,16 @@ static void find_keeper(struct store *store)
 	(void)unsetenv(STORE_KEEPER_ENVIRONMENT);
 }
 
+/* What an earlier incarnation stored is there still. */
+static int note_passed(struct store *store)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < store->passed_count && r == 0; i++)
+		r = kept_set(store->kept, store->passed[i].name, KEPT_THERE);
+	return r;
+}
+
 int store_open(struct store **ret_store)
 {
 	struct store *store = calloc(1, sizeof *store);
@@ -284,15 +310,18 @@ int store_open(struct store **ret_store)
 
 	if (store == NULL)
 		return -ENOMEM;
-	store->socket = -1;
-	r = read_passed(store);
+	store->socket = store->probe = -1;
+	r = kept_open(&store->kept);
+	if (r == 0)
+		r = read_passed(store);
+	if (r == 0)
+		r = note_passed(store);
 	if (r < 0) {
-		free(store);
+		(void)store_close(store);
 		return r;
 	}
 	find_keeper(store);
-	store->stored = store->passed_count;
-	store->stored_max = store->kind == STORE_KEEPER ? most_kept() : STORE_FDS_MAX;
+	store->fds_max = most_kept(store);
 	*ret_store = store;
 	return 0;
 }
@@ -306,6 +335,9 @@ struct store *store_close(struct store *store)
 			(void)close(store->passed[i].fd);
 	if (store->socket >= 0)
 		(void)close(store->socket);
+	if (store->probe >= 0)
+		(void)close(store->probe);
+	store->kept = kept_close(store->kept);
 	free(store->passed);
 	free(store);
 	return NULL;
@@ -325,63 +357,193 @@ void store_use(struct store *store, int keeper_socket)
 {
 	if (store->socket >= 0)
 		(void)close(store->socket);
+	if (store->probe >= 0)
+		(void)close(store->probe);
 	if (keeper_socket >= 0)
 		bound_sends(keeper_socket);
 	store->socket = keeper_socket;
 	store->kind = keeper_socket >= 0 ? STORE_KEEPER : STORE_NONE;
-	store->stored = 0;
-	store->stored_max = most_kept();
+	store->probe = -1;
+	store->is_slow = 0;
+	store->is_lost = keeper_socket < 0;
+	store->fds_max = most_kept(store);
+	kept_clear(store->kept);
+}
+
+/* ---- telling it ---- */
+
+static void let_wait(const struct store *store, int waits)
+{
+	(void)fcntl(store->socket, F_SETFL, waits ? 0 : O_NONBLOCK);
+}
+
+/* One time-out is enough for all that follows: hundreds of descriptors, each waited for, would be minutes. */
+static void call_slow(struct store *store)
+{
+	if (store->is_slow)
+		return;
+	store->is_slow = 1;
+	let_wait(store, 0);
+	cnre_log(
+		CNRE_LOG_ERROR,
+		"store: whoever keeps this manager's descriptors does not answer: until it does, new clients are refused, and "
+		"what changes would not survive this manager; is the process cnre-keeper stopped? kill -CONT it");
+}
+
+static int say(struct store *store, const char *text, const int *fds, size_t fd_count)
+{
+	int r = keep_send(store->socket, text, fds, fd_count);
+
+	if (r != -EAGAIN)
+		return r;
+	call_slow(store);
+	return -ETIMEDOUT;
+}
+
+static int fits(const struct store *store, uint32_t fds, size_t name_bytes)
+{
+	return kept_there(store->kept) + fds <= store->fds_max &&
+	       kept_name_bytes(store->kept) + name_bytes <= KEEP_NAMES_BYTES_MAX;
 }
 
 int store_put(struct store *store, const char *name, int fd)
 {
+	enum kept_state before;
 	char text[KEEP_TEXT_MAX];
-	int r;
+	int r = 0;
 
 	if (store->kind == STORE_NONE)
 		return 0;
-	if (store->stored >= store->stored_max)
-		return -ENOSPC;
+	before = kept_state(store->kept, name);
+	if (before != KEPT_THERE && before != KEPT_STALE && !fits(store, 1, strlen(name) + 1))
+		r = -ENOSPC;
+	if (r == 0 && before == KEPT_NOT)
+		r = kept_set(store->kept, name, KEPT_MISSING); /* room for it, before anything is sent */
 	/* FDPOLL=0: sockets, pidfds and fences stay although they hang up; what that means is ours to decide. */
 	(void)snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s\n", name);
-	r = keep_send(store->socket, text, &fd, 1);
 	if (r == 0)
-		store->stored++;
+		r = say(store, text, &fd, 1);
+	(void)kept_set(store->kept, name, r == 0 ? KEPT_THERE : KEPT_MISSING);
 	return r;
 }
 
 void store_remove(struct store *store, const char *name)
 {
+	enum kept_state before = kept_state(store->kept, name);
 	char text[KEEP_TEXT_MAX];
+	int r = 0;
 
-	if (store->kind == STORE_NONE || name[0] == '\0')
+	if (store->kind == STORE_NONE)
 		return;
 	(void)snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s\n", name);
-	if (keep_send(store->socket, text, NULL, 0) == 0 && store->stored > 0)
-		store->stored--;
+	if (before == KEPT_THERE || before == KEPT_STALE)
+		r = say(store, text, NULL, 0);
+	(void)kept_set(store->kept, name, r == 0 ? KEPT_NOT : KEPT_STALE);
 }
 
+int store_has(const struct store *store, const char *name)
+{
+	return kept_state(store->kept, name) == KEPT_THERE;
+}
+
+int store_has_room(const struct store *store, uint32_t fds)
+{
+	uint32_t others = store->fds_max / STORE_OTHERS_SHARE;
+
+	if (others > STORE_OTHERS_MAX)
+		others = STORE_OTHERS_MAX;
+	return store->kind == STORE_NONE || fits(store, fds + others, (size_t)(fds + others) * KEEP_NAME_BYTES);
+}
+
+void store_get_status(const struct store *store, struct store_status *ret_status)
+{
+	*ret_status = (struct store_status){
+		.kind = store->kind,
+		.kept = kept_there(store->kept),
+		.missing = kept_missing(store->kept),
+		.fds_max = store->fds_max,
+		.is_slow = store->is_slow,
+		.is_lost = store->is_lost,
+	};
+}
+
+/* ---- whether it has taken everything ---- */
+
 /* The keeper closes the pipe's write end when it gets to this message: then everything before was taken (sd_notify(3)). */
-int store_barrier(struct store *store)
+static int send_barrier(struct store *store, int *ret_fd)
 {
 	int fds[2], r;
-	struct pollfd end;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	r = say(store, "BARRIER=1", &fds[1], 1);
+	(void)close(fds[1]);
+	if (r < 0)
+		(void)close(fds[0]);
+	else
+		*ret_fd = fds[0];
+	return r;
+}
+
+static int has_hung_up(int fd, int timeout_ms)
+{
+	struct pollfd end = {.fd = fd, .events = 0};
+
+	return poll(&end, 1, timeout_ms) == 1;
+}
+
+int store_barrier(struct store *store)
+{
+	int fd, r;
 
 	if (store->kind == STORE_NONE)
 		return 0;
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -errno;
-	r = keep_send(store->socket, "BARRIER=1", &fds[1], 1);
-	(void)close(fds[1]);
-	end = (struct pollfd){.fd = fds[0], .events = 0};
-	if (r == 0 && poll(&end, 1, BARRIER_TIMEOUT_MS) != 1)
-		r = -ETIMEDOUT;
-	(void)close(fds[0]);
-	return r;
+	if (store->is_slow)
+		return -ETIMEDOUT;
+	r = send_barrier(store, &fd);
+	if (r < 0)
+		return r;
+	if (has_hung_up(fd, STORE_TIMEOUT_MS)) {
+		(void)close(fd);
+		return 0;
+	}
+	call_slow(store);
+	store->probe = fd;
+	return -ETIMEDOUT;
+}
+
+static void remove_stale(struct store *store)
+{
+	const char *found;
+	char name[KEEP_NAME_BYTES];
+
+	while ((found = kept_find(store->kept, KEPT_STALE)) != NULL) {
+		(void)snprintf(name, sizeof name, "%s", found);
+		store_remove(store, name);
+		if (kept_state(store->kept, name) == KEPT_STALE)
+			break; /* next time */
+	}
+}
+
+/* Of a keeper that died the messages are gone, and with them the other ends: that is no answer. */
+int store_answers_again(struct store *store)
+{
+	if (!store->is_slow || has_hung_up(store->socket, 0))
+		return 0;
+	if (store->probe < 0 && send_barrier(store, &store->probe) < 0)
+		return 0;
+	if (!has_hung_up(store->probe, 0) || has_hung_up(store->socket, 0))
+		return 0;
+	(void)close(store->probe);
+	store->probe = -1;
+	store->is_slow = 0;
+	let_wait(store, 1);
+	remove_stale(store);
+	return 1;
 }
 
 void store_notify(struct store *store, const char *text)
 {
 	if (store->kind != STORE_NONE)
-		(void)keep_send(store->socket, text, NULL, 0); /* nobody to complain to */
+		(void)say(store, text, NULL, 0); /* nobody to complain to */
 }

@@ -10,7 +10,10 @@
 
 #include <stdint.h>
 
-#define STORE_FDS_MAX 8192u               /* R26: planned; attach is refused above */
+#define STORE_FDS_MAX 8192u               /* R26: planned; attach is refused above. The unit's FileDescriptorStoreMax */
+#define STORE_TIMEOUT_MS 1000             /* that one message may take; then nothing waits until the store answers */
+#define STORE_OTHERS_MAX 64u              /* places that no session gets: for fences and segments to come, */
+#define STORE_OTHERS_SHARE 8u             /* but of few places no more than this part */
 #define STORE_MESSAGE_BYTES 256
 #define STORE_KEEPER_ENVIRONMENT "CNRE_KEEPER_FD"
 
@@ -27,12 +30,34 @@ int store_keeper_socket(const struct store *store);
 /* Another keeper, by its socket, instead of the former one; -1: none any more. Nothing is stored there yet. */
 void store_use(struct store *store, int keeper_socket);
 
-/* Stores a duplicate of fd under a name. 0, -ENOSPC (STORE_FDS_MAX), or -errno. Nothing and 0 with STORE_NONE. */
+/*
+ * Stores a duplicate of fd under a name, instead of what is there under it. 0, -ENOSPC (too many, or their names too long
+ * for the environment of the next manager: KEEP_NAMES_BYTES_MAX), -ETIMEDOUT, or -errno. Nothing and 0 with STORE_NONE.
+ */
 int store_put(struct store *store, const char *name, int fd);
+/* What cannot be removed now is, once the store answers again. A name that was never put is passed over. */
 void store_remove(struct store *store, const char *name);
+/* 1: a descriptor of that name was sent, and the store will take it if it lives. */
+int store_has(const struct store *store, const char *name);
+/* 1: so many more of a session would fit, and beside them what is not a session's. */
+int store_has_room(const struct store *store, uint32_t fds);
 
-/* Waits, at most a second, until everything sent so far has been taken. 0 or -errno. */
+/*
+ * Waits, at most STORE_TIMEOUT_MS, until everything sent so far has been taken. 0 or -errno. After the first -ETIMEDOUT,
+ * of this or of another call, the store is slow: nothing waits for it any more, until store_answers_again says so.
+ */
 int store_barrier(struct store *store);
+/* Looks without waiting; 1, once: a slow store has taken everything, and what failed meanwhile should be put again. */
+int store_answers_again(struct store *store);
+
+struct store_status {
+	enum store_kind kind;
+	uint32_t kept, fds_max;           /* descriptors there, and how many there may be */
+	uint32_t missing;                 /* that should be there and are not */
+	int is_slow;                      /* it does not answer */
+	int is_lost;                      /* there was a keeper, and there is none any more */
+};
+void store_get_status(const struct store *store, struct store_status *ret_status);
 
 /* Says READY=1, STATUS=…, WATCHDOG=1 or STOPPING=1 to whoever started us. */
 void store_notify(struct store *store, const char *text);

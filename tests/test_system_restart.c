@@ -235,6 +235,11 @@ Test(system_restart, a_killed_keeper_is_replaced_and_the_next_death_of_the_manag
 	world_close(&world);
 }
 
+static int store_answers(void *context)
+{
+	return world_status(context, "store.answers") == 1;
+}
+
 /* A session that nobody keeps could lose its leases with the manager, so it is refused; who is attached goes on. */
 Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_refused_in_time)
 {
@@ -260,7 +265,10 @@ Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_
 	}
 	cr_assert_eq(waitpid(child, &status, 0), child);
 	cr_assert_eq(status, 0);
+	cr_assert_eq(world_status(&world, "store.answers"), 0);
+	cr_assert_geq(world_stat(&world, "attaches_unkept"), 1);
 	cr_assert_eq(kill(world.manager, SIGCONT), 0);
+	cr_assert(world_wait_until(store_answers, &world, 10));
 	child = fork();
 	if (child == 0) {
 		struct cnre_options options = {
