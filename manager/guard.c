@@ -9,7 +9,7 @@
 #include "manager/persist.h"
 #include "manager/store.h"
 
-#include <string.h>
+#include <errno.h>
 #include <sys/epoll.h>
 
 static struct guard {
@@ -21,8 +21,9 @@ static struct guard {
 
 static void keeper_ended(struct loop_source *source, uint32_t events)
 {
+	struct keeper_link link = {-1, -1};
 	struct manager *manager = guard.manager;
-	int fd;
+	int r;
 
 	if ((events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) == 0)
 		return;
@@ -30,17 +31,16 @@ static void keeper_ended(struct loop_source *source, uint32_t events)
 	source->fd = -1;
 	if (manager->stopping)
 		return;
-	fd = guard.restarts++ < GUARD_RESTARTS_MAX ? keeper_start(manager->argv) : -1;
-	if (fd < 0) {
+	r = guard.restarts++ < GUARD_RESTARTS_MAX ? keeper_start(manager->argv, &link) : -EAGAIN;
+	store_use(manager->store, &link);
+	if (r < 0) {
 		cnre_log(
 			CNRE_LOG_ERROR,
 			"the keeper ended and cannot be started again: this manager's death would now end its clients' sessions");
-		store_use(manager->store, -1);
 		return;
 	}
 	cnre_log(CNRE_LOG_WARNING, "the keeper ended: started another one");
-	store_use(manager->store, fd);
-	source->fd = fd;
+	source->fd = link.socket;
 	persist_everything(manager);
 	(void)loop_add(manager->loop, source, EPOLLRDHUP);
 }

@@ -9,7 +9,9 @@
 #ifndef CNRE_MANAGER_KEEPER_H
 #define CNRE_MANAGER_KEEPER_H
 
-#define KEEPER_FAILED_STARTS_MAX 5u       /* in a row without READY: what keeps it from starting will not go away */
+#define KEEPER_FAILED_STARTS_MAX 8u       /* in a row without READY: what keeps it from starting will not go away */
+#define KEEPER_BACKOFF_NS (100 * 1000000LL)      /* after the first of them, and twice as long after each: 11 s in all, */
+#define KEEPER_BACKOFF_MOST_NS (5 * 1000000000LL) /* up to this. One that served is followed at once */
 #define KEEPER_RESTARTS_MAX 600u          /* within KEEPER_RESTARTS_NS: ten a second for a minute is no life */
 #define KEEPER_RESTARTS_NS (60 * 1000000000LL)
 #define KEEPER_FOR_ENVIRONMENT "CNRE_KEEPER_FOR"
@@ -27,7 +29,16 @@ int keeper_run(char *const argv[], int listen_fd);
  */
 int keeper_run_for_manager(char *const argv[], int *ret_status);
 
-/* Manager: starts a new keeper for itself and returns the socket to it, or -errno. */
-int keeper_start(char *const argv[]);
+/*
+ * What a manager has of a keeper that it started itself. That one is not its parent and never learns its exit status, and
+ * STOPPING=1 may be lost in a full socket; so there is a counter that both hold, and a graceful end adds to it.
+ */
+struct keeper_link {
+	int socket;
+	int sign;                         /* eventfd */
+};
+
+/* Manager: starts a new keeper for itself. 0 or -errno. */
+int keeper_start(char *const argv[], struct keeper_link *ret_link);
 
 #endif

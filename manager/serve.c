@@ -552,7 +552,7 @@ void serve_run(struct manager *manager)
 	while (!manager->stopping)
 		if (!turn(manager) && !manager->stopping)
 			sleep_until_needed(manager);
-	store_notify(manager->store, "STOPPING=1");
+	store_stopping(manager->store);
 }
 
 /* ---- closing ---- */

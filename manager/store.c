@@ -3,6 +3,7 @@
 #include "manager/store.h"
 
 #include "base/log.h"
+#include "manager/keeper.h"
 #include "manager/kept.h"
 
 #include <errno.h>
@@ -30,6 +31,7 @@ struct passed {
 struct store {
 	enum store_kind kind;
 	int socket; /* -1: STORE_NONE */
+	int sign;   /* of a keeper that we started (struct keeper_link); -1: our exit status is enough */
 	uint32_t fds_max;
 	struct kept *kept;
 	int is_slow; /* it did not take a message in time: nothing waits for it until it answers */
@@ -293,6 +295,16 @@ static void find_keeper(struct store *store)
 	(void)unsetenv(STORE_KEEPER_ENVIRONMENT);
 }
 
+static void close_store(struct store *store)
+{
+	if (store->socket >= 0)
+		(void)close(store->socket);
+	if (store->sign >= 0)
+		(void)close(store->sign);
+	if (store->probe >= 0)
+		(void)close(store->probe);
+}
+
 /* What an earlier incarnation stored is there still. */
 static int note_passed(struct store *store)
 {
@@ -310,7 +322,7 @@ int store_open(struct store **ret_store)
 
 	if (store == NULL)
 		return -ENOMEM;
-	store->socket = store->probe = -1;
+	store->socket = store->sign = store->probe = -1;
 	r = kept_open(&store->kept);
 	if (r == 0)
 		r = read_passed(store);
@@ -333,10 +345,7 @@ struct store *store_close(struct store *store)
 	for (uint32_t i = 0; i < store->passed_count; i++)
 		if (store->passed[i].fd >= 0)
 			(void)close(store->passed[i].fd);
-	if (store->socket >= 0)
-		(void)close(store->socket);
-	if (store->probe >= 0)
-		(void)close(store->probe);
+	close_store(store);
 	store->kept = kept_close(store->kept);
 	free(store->passed);
 	free(store);
@@ -353,19 +362,17 @@ int store_keeper_socket(const struct store *store)
 	return store->kind == STORE_KEEPER ? store->socket : -1;
 }
 
-void store_use(struct store *store, int keeper_socket)
+void store_use(struct store *store, const struct keeper_link *keeper)
 {
-	if (store->socket >= 0)
-		(void)close(store->socket);
-	if (store->probe >= 0)
-		(void)close(store->probe);
-	if (keeper_socket >= 0)
-		bound_sends(keeper_socket);
-	store->socket = keeper_socket;
-	store->kind = keeper_socket >= 0 ? STORE_KEEPER : STORE_NONE;
+	close_store(store);
+	if (keeper->socket >= 0)
+		bound_sends(keeper->socket);
+	store->socket = keeper->socket;
+	store->sign = keeper->sign;
+	store->kind = keeper->socket >= 0 ? STORE_KEEPER : STORE_NONE;
 	store->probe = -1;
 	store->is_slow = 0;
-	store->is_lost = keeper_socket < 0;
+	store->is_lost = keeper->socket < 0;
 	store->fds_max = most_kept(store);
 	kept_clear(store->kept);
 }
@@ -546,4 +553,14 @@ void store_notify(struct store *store, const char *text)
 {
 	if (store->kind != STORE_NONE)
 		(void)say(store, text, NULL, 0); /* nobody to complain to */
+}
+
+/* A counter is never full, and never takes time. */
+void store_stopping(struct store *store)
+{
+	uint64_t one = 1;
+
+	if (store->sign >= 0)
+		(void)!write(store->sign, &one, sizeof one);
+	store_notify(store, "STOPPING=1");
 }

@@ -17,6 +17,7 @@
 #define STORE_MESSAGE_BYTES 256
 #define STORE_KEEPER_ENVIRONMENT "CNRE_KEEPER_FD"
 
+struct keeper_link;
 struct store;
 
 enum store_kind { STORE_NONE, STORE_SYSTEMD, STORE_KEEPER };
@@ -27,8 +28,8 @@ struct store *store_close(struct store *store);
 enum store_kind store_kind(const struct store *store);
 /* Our end of the socket to the keeper, -1: there is none. It hangs up when the keeper dies. */
 int store_keeper_socket(const struct store *store);
-/* Another keeper, by its socket, instead of the former one; -1: none any more. Nothing is stored there yet. */
-void store_use(struct store *store, int keeper_socket);
+/* Another keeper instead of the former one; socket -1: none any more. Nothing is stored there yet. Takes over both. */
+void store_use(struct store *store, const struct keeper_link *keeper);
 
 /*
  * Stores a duplicate of fd under a name, instead of what is there under it. 0, -ENOSPC (too many, or their names too long
@@ -59,8 +60,10 @@ struct store_status {
 };
 void store_get_status(const struct store *store, struct store_status *ret_status);
 
-/* Says READY=1, STATUS=…, WATCHDOG=1 or STOPPING=1 to whoever started us. */
+/* Says READY=1, STATUS=… or WATCHDOG=1 to whoever started us. */
 void store_notify(struct store *store, const char *text);
+/* Says STOPPING=1, so that no keeper can miss it: after our end nothing is started. */
+void store_stopping(struct store *store);
 
 /*
  * What an earlier incarnation stored: takes the descriptor of a name out of the list that came with LISTEN_FDS, or

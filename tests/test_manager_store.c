@@ -6,6 +6,7 @@
 #include "manager/store.h"
 
 #include "base/clock.h"
+#include "manager/keeper.h"
 #include "tests/support/child.h"
 
 #include <criterion/criterion.h>
@@ -33,7 +34,7 @@ static void open_store(void)
 	cr_assert_eq(store_open(&store), 0);
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	cr_assert_eq(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0); /* a few messages */
-	store_use(store, pair[0]);
+	store_use(store, &(struct keeper_link){.socket = pair[0], .sign = -1});
 	keeper = pair[1];
 	cr_assert_eq(fcntl(keeper, F_SETFL, O_NONBLOCK), 0);
 	null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -130,7 +131,7 @@ Test(manager_store, a_keeper_that_died_does_not_answer_again, .init = open_store
 	(void)close(keeper); /* with it the barrier's other end */
 	cr_expect_not(store_answers_again(store));
 	cr_expect(status_now().is_slow);
-	store_use(store, -1);
+	store_use(store, &(struct keeper_link){.socket = -1, .sign = -1});
 	cr_expect(status_now().is_lost && !status_now().is_slow);
 	cr_expect_eq(store_put(store, "page", null_fd), 0, "nobody keeps anything, and nobody is waited for");
 }
@@ -223,4 +224,19 @@ Test(manager_store, the_bound_of_the_names_is_the_kernels)
 	cr_expect_eq(child_wait(child_start(exec_with_names, &length)), 0);
 	length++;
 	cr_expect_eq(child_wait(child_start(exec_with_names, &length)), 7);
+}
+
+/* systemd closes what is beyond its own number without a word. */
+Test(manager_store, the_unit_lets_as_many_be_stored_as_the_manager_counts_on)
+{
+	FILE *unit = fopen("systemd/cnre-managerd.service.in", "re");
+	unsigned most = 0, number;
+	char line[512];
+
+	cr_assert_not_null(unit);
+	while (fgets(line, sizeof line, unit) != NULL)
+		if (sscanf(line, "FileDescriptorStoreMax=%u", &number) == 1)
+			most = number;
+	(void)fclose(unit);
+	cr_expect_geq(most, STORE_FDS_MAX);
 }
