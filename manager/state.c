@@ -40,11 +40,24 @@ void state_leave_session(struct manager *manager, const struct session *session)
 	atomic_store_explicit(&manager->state->session[session->slot].session, 0, memory_order_relaxed);
 }
 
+static int is_in_use(const struct manager *manager, uint32_t number)
+{
+	for (uint32_t i = 0; i < CNRE_SESSIONS_MAX; i++)
+		/* [N3] relaxed: our own word. */
+		if (atomic_load_explicit(&manager->state->session[i].session, memory_order_relaxed) == number)
+			return 1;
+	return 0;
+}
+
+/* After 2^32 attaches numbers come again, and the first client may be there still. */
 uint32_t state_next_session(struct manager *manager)
 {
-	uint32_t number = ++manager->state->next_session;
+	uint32_t number;
 
-	return number != 0 ? number : ++manager->state->next_session; /* after 2^32 attaches */
+	do
+		number = ++manager->state->next_session;
+	while (number == 0 || is_in_use(manager, number)); /* at most once for each of CNRE_SESSIONS_MAX */
+	return number;
 }
 
 void state_save_retired(struct manager *manager)
