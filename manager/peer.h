@@ -5,6 +5,7 @@
 
 #include "manager/survey.h"
 
+#include <stdint.h>
 #include <sys/types.h>
 
 struct peer {
@@ -18,6 +19,12 @@ struct peer {
 
 /* Fills all but `socket` from it. 0 or -errno; -EMFILE and its like too, so that nobody lives without a pidfd because of them. */
 int peer_identify(struct peer *peer);
+
+/*
+ * The pidfd of a peer that connected at connected_ns (CLOCK_MONOTONIC), perhaps long ago: only from the socket itself, or
+ * by number if that process is older than the connection. 0, also without one (pidfd -1); or -errno as above.
+ */
+int peer_find_process(struct peer *peer, int64_t connected_ns);
 
 /* 1: root, or the manager's own user: may change settings. */
 int peer_may_administer(const struct peer *peer);

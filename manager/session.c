@@ -387,6 +387,20 @@ static int map_parts(struct manager *manager, struct session *session)
 	return 0;
 }
 
+/*
+ * A manager that was killed between storing the socket and storing the pidfd left the first only. Without any pidfd its
+ * hang-up is death, as where none could ever be had.
+ */
+static void find_process(struct session *session)
+{
+	if (session->peer.pidfd >= 0 || session->peer.socket < 0)
+		return;
+	if (peer_find_process(&session->peer, session->attached_ns) < 0 || session->peer.pidfd < 0)
+		return;
+	session->process.fd = session->peer.pidfd;
+	persist_process(session->manager, session);
+}
+
 static struct session *allocate_adopted(struct manager *manager, uint32_t slot, uint32_t number)
 {
 	const struct cnre_state_session *entry = &manager->state->session[slot];
@@ -409,6 +423,7 @@ static struct session *allocate_adopted(struct manager *manager, uint32_t slot, 
 		session->peer.socket = -1; /* it had hung up */
 	if (session->peer.pidfd < 0)
 		session->peer.pidfd = -1;
+	find_process(session);
 	session->socket = (struct loop_source){.fd = session->peer.socket, .ready = conversation_ready};
 	session->process = (struct loop_source){.fd = session->peer.pidfd, .ready = conversation_process_ended};
 	session->channel_segment.fd = session->ledger_segment.fd = -1;

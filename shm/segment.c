@@ -312,7 +312,7 @@ void cnre_segment_fill_header(struct cnre_segment_header *header, enum cnre_segm
 	header->version = CNRE_LAYOUT_VERSION;
 	header->kind = (uint32_t)kind;
 	header->bytes = bytes;
-	header->creator_birth = cnre_segment_own_birth();
+	header->creator_birth = cnre_segment_birth(0);
 	header->creator_pid = (uint32_t)getpid();
 	memset(header->reserved, 0, sizeof header->reserved);
 }
@@ -428,12 +428,16 @@ void cnre_segment_close(struct cnre_segment *segment)
 	*segment = (struct cnre_segment){.fd = -1};
 }
 
-uint64_t cnre_segment_own_birth(void)
+uint64_t cnre_segment_birth(pid_t pid)
 {
-	char text[1024];
+	char path[32] = "/proc/self/stat", text[1024];
 	const char *at;
 	ssize_t got;
-	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	int fd;
+
+	if (pid != 0)
+		(void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return 0;

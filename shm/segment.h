@@ -12,6 +12,8 @@
 #include "shm/layout.h"
 #include "shm/numa.h"
 
+#include <sys/types.h>
+
 enum cnre_backing {
 	CNRE_BACKING_1G = 1, /* hugetlb 1 GiB */
 	CNRE_BACKING_2M,     /* hugetlb 2 MiB */
@@ -72,7 +74,10 @@ int cnre_segment_map(struct cnre_segment *ret_segment, int fd, enum cnre_segment
 /* Unmaps and closes what is there; the struct is empty afterwards. NULL and empty are fine. */
 void cnre_segment_close(struct cnre_segment *segment);
 
-/* Start time of this process in clock ticks since boot: with the pid it names a process for good. */
-uint64_t cnre_segment_own_birth(void);
+/*
+ * Start time of a process (0: of this one) in clock ticks since boot: with the pid it names a process for good. 0: it is
+ * not to be seen.
+ */
+uint64_t cnre_segment_birth(pid_t pid);
 
 #endif

@@ -285,10 +285,12 @@ Test(shm_segment, own_birth_is_field_22_of_proc_stat_whatever_the_name)
 	uint64_t birth;
 
 	cr_assert_eq(prctl(PR_SET_NAME, "a) R 1 (b"), 0);
-	birth = cnre_segment_own_birth();
+	birth = cnre_segment_birth(0);
 	cr_expect_gt(birth, 0);
 	cr_assert_eq(prctl(PR_SET_NAME, "plain"), 0);
-	cr_expect_eq(cnre_segment_own_birth(), birth);
+	cr_expect_eq(cnre_segment_birth(0), birth);
+	cr_expect_eq(cnre_segment_birth(getpid()), birth);
+	cr_expect_eq(cnre_segment_birth(INT32_MAX), 0);
 }
 
 /* ---- the client's side ---- */
