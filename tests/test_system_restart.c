@@ -3,6 +3,7 @@
  * The manager dies, and nobody but it notices: residents, leases, clients and waiting requests go on in the next
  * incarnation, which the keeper starts. Every leased byte is compared with what it was before.
  */
+#include "tests/support/user.h"
 #include "tests/support/world.h"
 #include "tests/support/world_client.h"
 
@@ -25,16 +26,6 @@ enum { LAYERS = 4, EXPERTS = 16, ALL = LAYERS * EXPERTS };
 
 static const char *const with_keeper[] = {"--keeper", "auto", NULL};
 
-static uint64_t sum_of(const struct cnre_expert *expert)
-{
-	uint64_t sum = 0;
-
-	for (int role = 0; role < CNRE_ROLES; role++)
-		for (uint64_t i = 0; i < expert->part[role].bytes; i++)
-			sum = sum * 31 + ((const unsigned char *)expert->part[role].data)[i];
-	return sum;
-}
-
 static int acquire(struct cnre *client, uint32_t object, struct cnre_expert *ret_expert)
 {
 	return cnre_acquire(client, object / EXPERTS, object % EXPERTS, 30000000000, ret_expert);
@@ -47,7 +38,7 @@ static void read_all(struct cnre *client, uint64_t sums[ALL])
 		struct cnre_expert expert;
 
 		cr_assert_eq(acquire(client, i, &expert), 0);
-		sums[i] = sum_of(&expert);
+		sums[i] = user_sum(&expert);
 		cr_assert_eq(cnre_release(client, &expert), 0);
 	}
 }
@@ -67,7 +58,7 @@ Test(system_restart, residents_and_leases_survive_and_nothing_is_read_again)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	read_all(client, sums);
 	loads = world_stat(&world, "loads");
 	cr_assert_eq(acquire(client, 5, &held), 0);
@@ -81,10 +72,10 @@ Test(system_restart, residents_and_leases_survive_and_nothing_is_read_again)
 
 			cr_assert_eq(acquire(client, i, &expert), 0);
 			cr_assert_eq(expert.flags & CNRE_WAS_RESIDENT, CNRE_WAS_RESIDENT);
-			cr_assert_eq(sum_of(&expert), sums[i]);
+			cr_assert_eq(user_sum(&expert), sums[i]);
 			cr_assert_eq(cnre_release(client, &expert), 0);
 		}
-		cr_assert_eq(sum_of(&held), sums[5]);
+		cr_assert_eq(user_sum(&held), sums[5]);
 	}
 	cr_assert_eq(world_stat(&world, "loads"), loads, "bytes were read again");
 	cr_assert_eq(world_stat(&world, "bytes_loaded") - world_stat(&world, "bytes_evicted"),
@@ -109,7 +100,7 @@ struct load {
 static void *use_experts(void *argument)
 {
 	struct load *load = argument;
-	struct cnre *client = world_attach(load->world, 0);
+	struct cnre *client = user_attach(load->world);
 	uint64_t state = 88172645463325252ull;
 
 	while (!atomic_load_explicit(&load->stop, memory_order_relaxed)) {
@@ -124,7 +115,7 @@ static void *use_experts(void *argument)
 			atomic_fetch_add_explicit(&load->failed, 1, memory_order_relaxed);
 			continue;
 		}
-		if (sum_of(&expert) != load->sums[object])
+		if (user_sum(&expert) != load->sums[object])
 			atomic_fetch_add_explicit(&load->wrong, 1, memory_order_relaxed);
 		(void)cnre_release(client, &expert);
 		atomic_fetch_add_explicit(&load->calls, 1, memory_order_relaxed);
@@ -159,7 +150,7 @@ Test(system_restart, no_call_fails_and_no_byte_is_wrong_while_the_manager_is_kil
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, tight), 0);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	read_all(client, sums);
 	cnre_detach(client);
 	load.sums = sums;
@@ -215,7 +206,7 @@ Test(system_restart, a_killed_keeper_is_replaced_and_the_next_death_of_the_manag
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	read_all(client, sums);
 	pids[0] = manager_of(&world);
 	pids[1] = world.manager;
@@ -252,7 +243,7 @@ Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
 	read_all(client, sums);
 	child = fork();
@@ -308,19 +299,19 @@ Test(system_restart, another_checkpoint_is_not_adopted_and_leases_stay_readable)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	cr_assert_eq(acquire(client, 7, &held), 0);
-	sum = sum_of(&held);
+	sum = user_sum(&held);
 	add_to_config(&world);
 	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
 	world_await_epoch(&world, 1); /* it starts anew */
 	cr_assert(world_log_has(&world, "other models"));
-	cr_assert_eq(sum_of(&held), sum);
+	cr_assert_eq(user_sum(&held), sum);
 	r = acquire(client, 9, &other);
 	cr_assert_eq(r, -EPIPE, "a miss says that the manager is gone: %d", r);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	read_all(client, sums);
 	cr_assert_eq(sums[7], sum);
 	cnre_detach(client);
@@ -399,16 +390,16 @@ Test(system_restart, a_manager_that_cannot_start_again_is_given_up_and_leases_st
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	cr_assert_eq(acquire(client, 1, &held), 0);
-	sum = sum_of(&held);
+	sum = user_sum(&held);
 	(void)snprintf(moved, sizeof moved, "%s-moved", world.model);
 	cr_assert_eq(rename(world.model, moved), 0);
 	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
 	while (!world_log_has(&world, "giving up"))
 		(void)usleep(1000);
 	cr_assert_eq(acquire(client, 2, &other), -EPIPE);
-	cr_assert_eq(sum_of(&held), sum);
+	cr_assert_eq(user_sum(&held), sum);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
 	cr_assert_neq(world_stop(&world, 0), 0, "the keeper's exit status says that it failed");
@@ -451,9 +442,9 @@ Test(system_restart, another_layout_is_refused_cleanly_and_clients_get_epipe)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	cr_assert_eq(acquire(client, 7, &held), 0);
-	sum = sum_of(&held);
+	sum = user_sum(&held);
 	fd = open_kept(world.manager, "cnre-state");
 	cr_assert_geq(fd, 0);
 	cr_assert_eq(pwrite(fd, &version, sizeof version, 8), (ssize_t)sizeof version);
@@ -461,11 +452,11 @@ Test(system_restart, another_layout_is_refused_cleanly_and_clients_get_epipe)
 	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
 	world_await_epoch(&world, 1); /* it starts anew */
 	cr_assert(world_log_has(&world, "does not fit"));
-	cr_assert_eq(sum_of(&held), sum);
+	cr_assert_eq(user_sum(&held), sum);
 	cr_assert_eq(acquire(client, 9, &other), -EPIPE);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	cr_assert_eq(acquire(client, 9, &other), 0);
 	cr_assert_eq(cnre_release(client, &other), 0);
 	cnre_detach(client);

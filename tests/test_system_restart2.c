@@ -5,6 +5,7 @@
  */
 #include "manager/keep_wire.h"
 #include "manager/store.h"
+#include "tests/support/user.h"
 #include "tests/support/world.h"
 #include "tests/support/world_client.h"
 
@@ -49,6 +50,17 @@ static void forget(const char *prefix)
 	}
 }
 
+/* As the real one: what is stored under a name replaces what was. */
+static void forget_exactly(const char *name)
+{
+	for (int i = fake.count; i-- > 0;) {
+		if (strcmp(fake.kept[i].name, name) != 0)
+			continue;
+		(void)close(fake.kept[i].fd);
+		fake.kept[i] = fake.kept[--fake.count];
+	}
+}
+
 static int has(const char *name)
 {
 	for (int i = 0; i < fake.count; i++)
@@ -71,8 +83,8 @@ static void *keep_all(void *unused)
 
 		if (keep_parse(text, (size_t)bytes, &message) == 0) {
 			fake.was_ready |= message.ready;
-			if (message.remove)
-				forget(message.name);
+			if (message.remove || message.store)
+				forget_exactly(message.name);
 			if (message.store && count > 0 && fake.count < KEPT_MAX) {
 				(void)snprintf(fake.kept[fake.count].name, KEEP_NAME_BYTES, "%s", message.name);
 				fake.kept[fake.count++].fd = fds[used++];
@@ -151,20 +163,10 @@ static int answers(void *context)
 
 /* ---- clients ---- */
 
-static uint64_t sum_of(const struct cnre_expert *expert)
-{
-	uint64_t sum = 0;
-
-	for (int role = 0; role < CNRE_ROLES; role++)
-		for (uint64_t i = 0; i < expert->part[role].bytes; i++)
-			sum = sum * 31 + ((const unsigned char *)expert->part[role].data)[i];
-	return sum;
-}
-
 /* Twice as much as there is room for: whatever no scan sees a lease on is overwritten. Exit status 0: all could be had. */
 static int use_every_expert(const struct world *world)
 {
-	struct cnre *client = world_attach(world, 0);
+	struct cnre *client = user_attach(world);
 	int status = 0;
 
 	for (uint32_t i = 0; i < 2 * ALL; i++) {
@@ -201,9 +203,9 @@ static void lose_and_restart(const char *lost)
 	world_generate(&world, NULL);
 	start(&world);
 	cr_assert(world_wait_until(answers, &world, 20));
-	client = world_attach(&world, 0);
+	client = user_attach(&world);
 	cr_assert_eq(cnre_acquire(client, 0, 5, 20000000000, &held), 0);
-	sum = sum_of(&held);
+	sum = user_sum(&held);
 	(void)end(SIGKILL);
 	cr_assert(has("c1.led"));
 	forget(lost);
@@ -216,7 +218,7 @@ static void lose_and_restart(const char *lost)
 	start(&world);
 	cr_assert(world_wait_until(answers, &world, 20));
 	use_every_expert_in_a_child(&world);
-	cr_assert_eq(sum_of(&held), sum, "a leased slab was given to another expert");
+	cr_assert_eq(user_sum(&held), sum, "a leased slab was given to another expert");
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
 	cr_assert_eq(end(SIGTERM), 0);
@@ -236,4 +238,70 @@ Test(system_restart2, a_client_whose_ledger_was_lost_keeps_its_leased_bytes)
 Test(system_restart2, a_lost_pool_segment_is_no_reason_to_take_the_socket_away)
 {
 	lose_and_restart("pool");
+}
+
+/* ---- what a crash in the middle of an attach leaves ---- */
+
+static int no_client_left(void *context)
+{
+	return world_stat(context, "clients") == 0;
+}
+
+/* A client whose child holds a copy of its socket: its death is no hang-up. */
+static pid_t start_client_with_child(const struct world *world, pid_t *ret_grandchild)
+{
+	int ready[2];
+	pid_t child;
+
+	cr_assert_eq(pipe2(ready, O_CLOEXEC), 0);
+	child = fork();
+	if (child == 0) {
+		struct cnre_expert expert;
+		struct cnre *client = user_attach(world);
+		pid_t grandchild;
+
+		if (cnre_acquire(client, 0, 5, 20000000000, &expert) != 0)
+			_exit(1);
+		grandchild = fork();
+		if (grandchild == 0) {
+			(void)pause();
+			_exit(0);
+		}
+		(void)!write(ready[1], &grandchild, sizeof grandchild);
+		(void)pause();
+		_exit(2);
+	}
+	cr_assert_eq(read(ready[0], ret_grandchild, sizeof *ret_grandchild), (ssize_t)sizeof *ret_grandchild);
+	(void)close(ready[0]);
+	(void)close(ready[1]);
+	return child;
+}
+
+/* A manager that was killed between storing the socket and storing the pidfd: the socket knows the process still. */
+Test(system_restart2, a_client_whose_pidfd_was_not_stored_is_seen_to_die_and_its_pidfd_stored_again)
+{
+	struct world world;
+	pid_t child, grandchild;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	start(&world);
+	cr_assert(world_wait_until(answers, &world, 20));
+	child = start_client_with_child(&world, &grandchild);
+	(void)end(SIGKILL);
+	cr_assert(has("c1.sock") && has("c1.pid"));
+	forget("c1.pid");
+	start(&world);
+	cr_assert(world_wait_until(answers, &world, 20));
+	(void)end(SIGKILL);
+	cr_expect(has("c1.pid"), "the next one would have to ask again");
+	start(&world);
+	cr_assert(world_wait_until(answers, &world, 20));
+	cr_assert_eq(world_stat(&world, "leased_objects"), 1);
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+	cr_expect(world_wait_until(no_client_left, &world, 10));
+	cr_expect_eq(kill(grandchild, SIGKILL), 0, "it was alive all the time");
+	cr_assert_eq(end(SIGTERM), 0);
+	world_close(&world);
 }

@@ -2,9 +2,10 @@
 /* Real programs under plain test programs; see daemon.h. */
 #include "tests/support/daemon.h"
 
+#include "tests/support/ready.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define READY_TIMEOUT_MS 60000
 #define ANSWER_BYTES (1u << 18)
 
 int daemon_open(struct daemon *daemon)
@@ -155,28 +155,6 @@ static void execute_manager(struct daemon *daemon, const char *const *options, i
 	execute("cnre-managerd", arguments, ready, log);
 }
 
-static int wait_ready(int fd)
-{
-	char text[256];
-	size_t length = 0;
-
-	while (length < sizeof text - 1) {
-		struct pollfd ready = {.fd = fd, .events = POLLIN};
-		ssize_t n;
-
-		if (poll(&ready, 1, READY_TIMEOUT_MS) <= 0)
-			return 0;
-		n = read(fd, text + length, sizeof text - 1 - length);
-		if (n <= 0)
-			return 0;
-		length += (size_t)n;
-		text[length] = '\0';
-		if (strstr(text, "ready: ") != NULL && strchr(text, '\n') != NULL)
-			return 1;
-	}
-	return 0;
-}
-
 static void read_last_line(const char *path, char *line, size_t bytes)
 {
 	char text[1024];
@@ -205,7 +183,7 @@ int daemon_start(struct daemon *daemon, const char *const *options)
 	if (daemon->pid == 0)
 		execute_manager(daemon, options, pipe_fds[1]);
 	(void)close(pipe_fds[1]);
-	ready = daemon->pid > 0 && wait_ready(pipe_fds[0]);
+	ready = daemon->pid > 0 && ready_wait(pipe_fds[0]);
 	(void)close(pipe_fds[0]);
 	if (ready)
 		return 0;

@@ -2,11 +2,12 @@
 /* Starting and stopping real programs for system tests; see world.h. */
 #include "tests/support/world.h"
 
+#include "tests/support/ready.h"
+
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,6 @@
 #include <unistd.h>
 
 #define ARGUMENTS_MAX 64
-#define READY_TIMEOUT_MS 60000
 
 const char *world_program(const char *name, char *path, size_t bytes)
 {
@@ -122,28 +122,6 @@ static void exec_manager(struct world *world, const char *const *options, int re
 	_exit(127);
 }
 
-/* 1 the line came, 0 the program ended first. */
-static int wait_ready(int fd)
-{
-	char text[256];
-	size_t length = 0;
-
-	for (;;) {
-		struct pollfd ready = {.fd = fd, .events = POLLIN};
-		ssize_t n;
-
-		if (poll(&ready, 1, READY_TIMEOUT_MS) <= 0)
-			return 0;
-		n = read(fd, text + length, sizeof text - 1 - length);
-		if (n <= 0)
-			return 0;
-		length += (size_t)n;
-		text[length] = '\0';
-		if (strstr(text, "ready: ") != NULL && strchr(text, '\n') != NULL)
-			return 1;
-	}
-}
-
 int world_start_with(struct world *world, const char *const *options, void (*prepare)(void))
 {
 	int pipe_fds[2], ready, status = 0;
@@ -155,7 +133,7 @@ int world_start_with(struct world *world, const char *const *options, void (*pre
 	if (world->manager == 0)
 		exec_manager(world, options, pipe_fds[1], prepare);
 	(void)close(pipe_fds[1]);
-	ready = wait_ready(pipe_fds[0]);
+	ready = ready_wait(pipe_fds[0]);
 	(void)close(pipe_fds[0]);
 	if (ready)
 		return world->manager;
