@@ -4,8 +4,10 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "manager/control.h"
+#include "manager/persist.h"
 #include "manager/session.h"
 #include "manager/socket_path.h"
 #include "manager/store.h"
@@ -36,6 +38,8 @@ struct listener {
 	int64_t idle_since_ns;   /* 0: somebody is here */
 	int64_t paused_until_ns; /* 0: accepting */
 	int64_t next_path_check_ns;
+	unsigned mode;
+	const char *group;
 	int lost_path;
 	struct cnre_log_limit refusal_limit;
 };
@@ -244,17 +248,46 @@ static void end_silent(struct listener *listener, int64_t now_ns)
 	}
 }
 
-/* R30: another program put its own file at our path. Those who are attached are served; nobody new can find us. */
+/*
+ * Somebody removed our path, or put a socket there that nobody listens on. We hold its lock, so that no other manager
+ * comes, and whoever looks for one is helped by binding it again.
+ *
+ * Crash note: killed before the new socket is stored, the successor has the former one, and finds a path that is not ours
+ * and that nobody listens on; it does the same.
+ */
+static int regain_path(struct listener *listener, char *message)
+{
+	struct manager *manager = listener->manager;
+	int r;
+
+	if (listener->socket.lock_fd < 0)
+		return -EPERM; /* the service manager's */
+	loop_remove(manager->loop, &listener->source);
+	r = socket_path_bind_again(&listener->socket, listener->mode, listener->group, message);
+	CNRE_CRASH_POINT("listen-bound");
+	listener->source.fd = listener->socket.fd;
+	if (r == 0)
+		persist_new_listener(manager);
+	return loop_add(manager->loop, &listener->source, EPOLLIN) < 0 ? -EIO : r;
+}
+
+/* R30: what is at our path is another program's. Those who are attached are served; nobody new can find us. */
 static void check_path(struct listener *listener, int64_t now_ns)
 {
+	char message[256] = "";
+
 	listener->next_path_check_ns = now_ns + LISTENER_PATH_CHECK_NS;
 	if (listener->lost_path || socket_path_is_ours(&listener->socket))
 		return;
+	if (regain_path(listener, message) == 0) {
+		cnre_log(CNRE_LOG_WARNING, "the socket %s was gone: bound it again", listener->socket.path);
+		return;
+	}
 	listener->lost_path = 1;
-	cnre_log(
-		CNRE_LOG_ERROR,
-		"the socket %s is not ours any more: attached clients are served, then this manager leaves; start it again",
-		listener->socket.path);
+	cnre_log(CNRE_LOG_ERROR,
+		 "the socket %s is not ours any more: attached clients are served, then this manager leaves and lets it "
+		 "be; start it again: %s",
+		 listener->socket.path, message);
 }
 
 static int is_idle(const struct listener *listener)
@@ -269,6 +302,7 @@ static int is_idle(const struct listener *listener)
 static void leave(struct listener *listener)
 {
 	socket_path_unlink(&listener->socket);
+	CNRE_CRASH_POINT("listen-unlinked");
 	listener->manager->stopping = 1;
 }
 
@@ -327,7 +361,8 @@ static int find_socket(struct manager *manager, struct listener *listener, const
 		(void)close(lock_fd); /* a lock without its socket: it is taken anew */
 	if (listen_fd < 0)
 		return socket_path_open(&listener->socket, setup->path, setup->mode, setup->group, message);
-	socket_path_adopt(&listener->socket, setup->path, listen_fd, lock_fd < 0 ? -1 : lock_fd);
+	socket_path_adopt(&listener->socket, setup->path, listen_fd, lock_fd < 0 ? -1 : lock_fd,
+			  manager->state->socket_device, manager->state->socket_inode);
 	return 0;
 }
 
@@ -335,6 +370,12 @@ void listener_descriptors(const struct manager *manager, int *ret_listen, int *r
 {
 	*ret_listen = manager->listener->socket.fd;
 	*ret_lock = manager->listener->socket.lock_fd;
+}
+
+void listener_note_path(struct manager *manager)
+{
+	manager->state->socket_device = manager->listener->socket.device;
+	manager->state->socket_inode = manager->listener->socket.inode;
 }
 
 int listener_open(struct manager *manager, const struct listener_setup *setup, char message[256])
@@ -351,8 +392,9 @@ int listener_open(struct manager *manager, const struct listener_setup *setup, c
 		goto drop;
 	listener->manager = manager;
 	listener->idle_exit_ns = setup->idle_exit_ns;
+	listener->mode = setup->mode;
+	listener->group = setup->group;
 	listener->refusal_limit.burst = 20;
-	listener->next_path_check_ns = cnre_clock_now_ns() + LISTENER_PATH_CHECK_NS;
 	listener->source = (struct loop_source){.fd = listener->socket.fd, .ready = accept_one};
 	r = loop_add(manager->loop, &listener->source, EPOLLIN);
 	if (r < 0) {
@@ -360,6 +402,7 @@ int listener_open(struct manager *manager, const struct listener_setup *setup, c
 		goto close_socket;
 	}
 	manager->listener = listener;
+	check_path(listener, cnre_clock_now_ns());
 	return 0;
 
 close_socket:

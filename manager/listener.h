@@ -18,7 +18,7 @@
 struct listener_setup {
 	const char *path;
 	unsigned mode;                    /* of the socket: 0660 */
-	const char *group;                /* NULL: leave it */
+	const char *group;                /* NULL: leave it; must outlive the listener */
 	int64_t idle_exit_ns;             /* 0: never */
 };
 
@@ -31,6 +31,8 @@ void listener_close(struct manager *manager); /* unlinks the path if it is still
 
 /* The listening socket, and the lock file (-1: none), to store. */
 void listener_descriptors(const struct manager *manager, int *ret_listen, int *ret_lock);
+/* Tells a successor by the state segment what our path names, once the store has the socket that is bound there. */
+void listener_note_path(struct manager *manager);
 
 const char *listener_path(const struct manager *manager);
 

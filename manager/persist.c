@@ -44,11 +44,32 @@ static int put_numbered(struct manager *manager, const char *what, uint32_t numb
 	return put(manager, name, fd);
 }
 
-void persist_core(struct manager *manager)
+/* systemd has its own, from the socket unit. */
+void persist_listener(struct manager *manager)
 {
 	int listen_fd, lock_fd;
 
+	if (store_kind(manager->store) != STORE_KEEPER)
+		return;
 	listener_descriptors(manager, &listen_fd, &lock_fd);
+	(void)put(manager, "lock", lock_fd);
+	if (put(manager, "listen", listen_fd) == 0)
+		listener_note_path(manager);
+}
+
+void persist_new_listener(struct manager *manager)
+{
+	int listen_fd, lock_fd;
+
+	if (store_kind(manager->store) != STORE_KEEPER)
+		return;
+	listener_descriptors(manager, &listen_fd, &lock_fd);
+	(void)store_put(manager->store, "listen", listen_fd); /* instead of the former one; a failure is seen as missing */
+	persist_listener(manager);
+}
+
+void persist_core(struct manager *manager)
+{
 	(void)put(manager, "page", manager->page_segment.fd);
 	(void)put(manager, "counters", manager->counters_segment.fd);
 	(void)put(manager, "state", manager->state_segment.fd);
@@ -56,10 +77,7 @@ void persist_core(struct manager *manager)
 		(void)put_numbered(manager, "catalog", i, manager->model[i].catalog_segment.fd);
 		(void)put_numbered(manager, "directory", i, manager->model[i].directory_segment.fd);
 	}
-	if (store_kind(manager->store) == STORE_KEEPER) { /* systemd has its own, from the socket unit */
-		(void)put(manager, "listen", listen_fd);
-		(void)put(manager, "lock", lock_fd);
-	}
+	persist_listener(manager);
 }
 
 void persist_segment(struct manager *manager, uint32_t segment, const struct cnre_segment *memory)

@@ -9,8 +9,12 @@
 
 #include "manager/session.h"
 
-/* The manager's own segments, the models', the listening socket and its lock. */
+/* The manager's own segments, the models', the listener. */
 void persist_core(struct manager *manager);
+/* The listening socket and its lock, and in the state segment what they are bound to. */
+void persist_listener(struct manager *manager);
+/* The path was bound again: another socket listens. */
+void persist_new_listener(struct manager *manager);
 /* Whatever the store has not: after a new keeper came, or one answers again that did not take all. */
 void persist_everything(struct manager *manager);
 

@@ -379,6 +379,7 @@ static int take_over(struct manager *manager, char *message)
 	reservation_apply(manager);
 	manager->state->serving_epoch = manager->state->epoch;
 	manager->is_adopting = 0;
+	persist_listener(manager); /* is there, but an older manager did not say what it is bound to */
 	store_drop_rest(manager->store);
 	return 0;
 }

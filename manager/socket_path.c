@@ -141,9 +141,10 @@ static int bind_path(struct socket_path *path, unsigned mode, const char *group,
 	return 0;
 }
 
-void socket_path_adopt(struct socket_path *ret_socket, const char *path, int listen_fd, int lock_fd)
+void socket_path_adopt(struct socket_path *ret_socket, const char *path, int listen_fd, int lock_fd, dev_t device,
+		       ino_t inode)
 {
-	struct socket_path socket = {.fd = listen_fd, .lock_fd = lock_fd};
+	struct socket_path socket = {.fd = listen_fd, .lock_fd = lock_fd, .device = device, .inode = inode};
 	struct sockaddr_un address;
 	socklen_t length = sizeof address;
 	struct stat status;
@@ -157,11 +158,29 @@ void socket_path_adopt(struct socket_path *ret_socket, const char *path, int lis
 	    length > offsetof(struct sockaddr_un, sun_path))
 		(void)snprintf(socket.path, sizeof socket.path, "%.*s", (int)(sizeof address.sun_path - 1),
 			       address.sun_path);
-	if (stat(socket.path, &status) == 0) {
+	/* A socket unit may have bound its path anew since: what the former manager knew is of its own socket only. */
+	if ((lock_fd < 0 || inode == 0) && stat(socket.path, &status) == 0) {
 		socket.device = status.st_dev;
 		socket.inode = status.st_ino;
 	}
 	*ret_socket = socket;
+}
+
+int socket_path_bind_again(struct socket_path *socket, unsigned mode, const char *group, char message[MESSAGE_BYTES])
+{
+	struct socket_path next = *socket;
+	int r;
+
+	next.fd = -1;
+	r = bind_path(&next, mode, group, message);
+	if (r < 0) {
+		if (next.fd >= 0)
+			(void)close(next.fd);
+		return r;
+	}
+	(void)close(socket->fd); /* who connected and was not accepted yet reads EOF, and starts over */
+	*socket = next;
+	return 0;
 }
 
 int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group,
@@ -193,7 +212,7 @@ int socket_path_is_ours(const struct socket_path *socket)
 	struct stat status;
 
 	/* Passed, and bound where we cannot see it: its owner is the service manager. But with its lock it was ours, and gone
-	 * when we came: nobody new can find us (a predecessor was killed between unlink and leaving). */
+	 * when we came: nobody new can find us. */
 	if (socket->inode == 0)
 		return socket->lock_fd < 0;
 	return stat(socket->path, &status) == 0 && status.st_dev == socket->device && status.st_ino == socket->inode;

@@ -15,11 +15,20 @@ struct socket_path {
 
 /* See listener_open. A stale socket is replaced, and only under the lock. */
 int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group, char message[256]);
-/* A socket that listens already, from systemd's socket unit or the former manager; lock_fd -1: its owner is systemd. */
-void socket_path_adopt(struct socket_path *ret_socket, const char *path, int listen_fd, int lock_fd);
+/*
+ * A socket that listens already, from systemd's socket unit or the former manager; lock_fd -1: its owner is systemd. With
+ * a lock: device and inode of the path as it was bound, inode 0 if that is not known; then what is there is taken for it.
+ */
+void socket_path_adopt(struct socket_path *ret_socket, const char *path, int listen_fd, int lock_fd, dev_t device,
+		       ino_t inode);
+/*
+ * Binds the path, which is not ours any more, again, as socket_path_open would: another socket then listens. What another
+ * program listens on, or what is no socket, is left alone. 0, or -errno: the socket is as it was.
+ */
+int socket_path_bind_again(struct socket_path *socket, unsigned mode, const char *group, char message[256]);
 /* The path still names our inode. */
 int socket_path_is_ours(const struct socket_path *socket);
-/* Unlinks the path if it is ours; the socket stays open. Binds it again: 0 or -errno. */
+/* Unlinks the path if it is ours; the socket stays open. */
 void socket_path_unlink(const struct socket_path *socket);
 void socket_path_close(struct socket_path *socket);
 

@@ -296,6 +296,16 @@ struct cnre_state_table {
 	struct cnre_state_session session[CNRE_SESSIONS_MAX];
 	struct cnre_state_quarantine quarantine[CNRE_QUARANTINES_MAX];
 	struct cnre_state_pressure pressure;
+	/* Of the path that the stored listening socket was bound to, as it was then; inode 0: not known. */
+	uint64_t socket_device, socket_inode;
 };
+/*
+ * This one is appended to without another version: its segment is whole pages, zeroed, and 0 in a new word means that the
+ * manager before did not know it. That holds as long as the pages are as many.
+ */
+_Static_assert(offsetof(struct cnre_state_table, session) == 160, "is ABI");
+_Static_assert(offsetof(struct cnre_state_table, pressure) == 80032, "is ABI");
+_Static_assert(offsetof(struct cnre_state_table, socket_device) == 80064, "is ABI");
+_Static_assert(sizeof(struct cnre_state_table) <= 20 * CNRE_PAGE_BYTES, "more pages are another version");
 
 #endif

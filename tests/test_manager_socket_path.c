@@ -92,6 +92,62 @@ Test(manager_socket_path, somebody_elses_file_at_the_path_is_noticed_and_not_unl
 	socket_path_close(&socket);
 }
 
+static void make_somebody_elses_socket(int *ret_fd)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	*ret_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	(void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+	cr_assert_eq(bind(*ret_fd, (struct sockaddr *)&address, sizeof address), 0);
+	cr_assert_eq(listen(*ret_fd, 1), 0);
+}
+
+/* While nobody served somebody put another socket there. Taken for ours it would be unlinked at the end. */
+Test(manager_socket_path, an_adopted_socket_is_known_by_its_inode_and_not_by_its_name, .init = make_directory,
+     .fini = remove_directory)
+{
+	struct socket_path dead, next;
+	char message[256] = "";
+	int other;
+
+	cr_assert_eq(socket_path_open(&dead, path, 0660, NULL, message), 0);
+	socket_path_adopt(&next, path, dead.fd, dead.lock_fd, dead.device, dead.inode);
+	cr_assert(socket_path_is_ours(&next));
+	cr_assert_eq(unlink(path), 0);
+	make_somebody_elses_socket(&other);
+	socket_path_adopt(&next, path, dead.fd, dead.lock_fd, dead.device, dead.inode);
+	cr_expect_not(socket_path_is_ours(&next));
+	cr_expect_eq(socket_path_bind_again(&next, 0660, NULL, message), -EADDRINUSE);
+	cr_expect_eq(next.fd, dead.fd, "the socket is as it was");
+	socket_path_unlink(&next);
+	cr_expect_eq(access(path, F_OK), 0);
+	socket_path_adopt(&next, path, dead.fd, dead.lock_fd, 0, 0);
+	cr_expect(socket_path_is_ours(&next), "an older manager's, which did not say");
+	socket_path_adopt(&next, path, dead.fd, -1, dead.device, dead.inode);
+	cr_expect(socket_path_is_ours(&next), "a socket unit's may have been bound anew");
+	(void)close(other);
+	socket_path_close(&dead);
+}
+
+Test(manager_socket_path, a_path_that_was_removed_is_bound_again_under_the_same_lock, .init = make_directory,
+     .fini = remove_directory)
+{
+	struct socket_path socket, second;
+	struct stat status;
+	char message[256] = "";
+
+	cr_assert_eq(socket_path_open(&socket, path, 0660, NULL, message), 0);
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(socket_path_bind_again(&socket, 0640, NULL, message), 0, "%s", message);
+	cr_expect(socket_path_is_ours(&socket));
+	cr_assert_eq(stat(path, &status), 0);
+	cr_expect_eq(status.st_mode & 0777, 0640);
+	cr_expect_eq(socket_path_open(&second, path, 0660, NULL, message), -EBUSY);
+	socket_path_unlink(&socket);
+	cr_expect_neq(access(path, F_OK), 0);
+	socket_path_close(&socket);
+}
+
 /* A --socket that was mistyped must not cost somebody a file. */
 Test(manager_socket_path, a_file_at_the_path_is_refused_and_left_alone, .init = make_directory,
      .fini = remove_directory)

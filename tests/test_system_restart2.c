@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -303,5 +304,74 @@ Test(system_restart2, a_client_whose_pidfd_was_not_stored_is_seen_to_die_and_its
 	cr_expect(world_wait_until(no_client_left, &world, 10));
 	cr_expect_eq(kill(grandchild, SIGKILL), 0, "it was alive all the time");
 	cr_assert_eq(end(SIGTERM), 0);
+	world_close(&world);
+}
+
+/* ---- the socket's path, while nobody serves ---- */
+
+static int bind_somebody_elses(const struct world *world)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	(void)snprintf(address.sun_path, sizeof address.sun_path, "%s", world->socket);
+	cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+	cr_assert_eq(listen(fd, 8), 0);
+	return fd;
+}
+
+static struct cnre *hold_and_kill(struct world *world, struct cnre_expert *ret_held)
+{
+	struct cnre *client;
+
+	world_open(world);
+	world_generate(world, NULL);
+	start(world);
+	cr_assert(world_wait_until(answers, world, 20));
+	client = user_attach(world);
+	cr_assert_eq(cnre_acquire(client, 0, 5, 20000000000, ret_held), 0);
+	(void)end(SIGKILL);
+	cr_assert_eq(unlink(world->socket), 0);
+	return client;
+}
+
+Test(system_restart2, another_programs_socket_at_the_path_is_told_of_and_left_alone)
+{
+	struct world world;
+	struct cnre_expert held, other;
+	struct cnre *client = hold_and_kill(&world, &held);
+	int foreign = bind_somebody_elses(&world);
+
+	start(&world);
+	cr_assert_eq(cnre_acquire(client, 1, 5, 20000000000, &other), 0, "who is attached is served");
+	cr_expect(world_log_has(&world, "is not ours any more"));
+	cr_assert_eq(cnre_release(client, &other), 0);
+	cr_assert_eq(cnre_release(client, &held), 0);
+	cnre_detach(client);
+	cr_expect_eq(end(0), 0, "nobody new can find it, so it leaves");
+	cr_expect_eq(access(world.socket, F_OK), 0, "it unlinked what is not its own");
+	(void)close(foreign);
+	world_close(&world);
+}
+
+Test(system_restart2, a_path_that_was_removed_is_bound_again_and_stored)
+{
+	struct world world;
+	struct cnre_expert held;
+	struct cnre *client = hold_and_kill(&world, &held);
+
+	for (int i = 0; i < 2; i++) {
+		start(&world);
+		cr_assert(world_wait_until(answers, &world, 20), "nobody finds incarnation %d", i + 2);
+		cr_expect_eq(world_stat(&world, "leased_objects"), 1);
+		use_every_expert_in_a_child(&world);
+		if (i == 0)
+			(void)end(SIGKILL);
+	}
+	cr_expect(world_log_has(&world, "bound it again"));
+	cr_assert_eq(cnre_release(client, &held), 0);
+	cnre_detach(client);
+	cr_assert_eq(end(SIGTERM), 0);
+	cr_expect_neq(access(world.socket, F_OK), 0);
 	world_close(&world);
 }

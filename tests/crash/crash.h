@@ -40,6 +40,7 @@ const char *crash_work(const struct crash *crash, struct cnre *client, uint32_t 
 enum crash_result crash_client_point(struct crash *crash, const char *point, unsigned pass);
 enum crash_result crash_manager_point(struct crash *crash, const char *point, unsigned pass);
 enum crash_result crash_drive_point(struct crash *crash, const char *point, unsigned pass); /* a load fails */
+enum crash_result crash_listener_point(struct crash *crash, const char *point); /* its path goes */
 int crash_generate(struct crash *crash);  /* the checkpoint at daemon.model: 0 or -1 */
 int crash_start_dying_manager(struct crash *crash, const char *point, unsigned pass); /* 0 or -1 with the reason */
 void crash_client_world_close(struct crash *crash); /* the client points share one manager */
