@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +41,24 @@ static void read_all(struct cnre *client, uint64_t sums[ALL])
 		sums[i] = user_sum(&expert);
 		cr_assert_eq(cnre_release(client, &expert), 0);
 	}
+}
+
+/* In a process of its own, since one attaches once. 0, or -errno of attach. */
+static int try_attach(const struct world *world)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0) {
+		struct cnre_options options = {
+			.size = sizeof options, .socket = world->socket, .timeout_ns = 20000000000};
+		struct cnre *client;
+
+		_exit(-cnre_attach(&client, "tiny-olmoe", &options));
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert(WIFEXITED(status));
+	return -WEXITSTATUS(status);
 }
 
 static pid_t manager_of(struct world *world)
@@ -237,8 +255,6 @@ Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_
 	struct world world;
 	struct cnre *client;
 	uint64_t sums[ALL];
-	pid_t child;
-	int status = 0;
 
 	world_open(&world);
 	world_generate(&world, NULL);
@@ -246,31 +262,82 @@ Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_
 	client = user_attach(&world);
 	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
 	read_all(client, sums);
-	child = fork();
-	if (child == 0) {
-		struct cnre_options options = {
-			.size = sizeof options, .socket = world.socket, .timeout_ns = 20000000000};
-		struct cnre *other;
-
-		_exit(cnre_attach(&other, "tiny-olmoe", &options) == -ETIMEDOUT ? 0 : 1);
-	}
-	cr_assert_eq(waitpid(child, &status, 0), child);
-	cr_assert_eq(status, 0);
+	cr_assert_eq(try_attach(&world), -ETIMEDOUT);
 	cr_assert_eq(world_status(&world, "store.answers"), 0);
 	cr_assert_geq(world_stat(&world, "attaches_unkept"), 1);
 	cr_assert_eq(kill(world.manager, SIGCONT), 0);
 	cr_assert(world_wait_until(store_answers, &world, 10));
-	child = fork();
-	if (child == 0) {
-		struct cnre_options options = {
-			.size = sizeof options, .socket = world.socket, .timeout_ns = 20000000000};
-		struct cnre *other;
-
-		_exit(cnre_attach(&other, "tiny-olmoe", &options) == 0 ? 0 : 1);
-	}
-	cr_assert_eq(waitpid(child, &status, 0), child);
-	cr_assert_eq(status, 0);
+	cr_assert_eq(try_attach(&world), 0);
 	cnre_detach(client);
+	world_close(&world);
+}
+
+/* ---- few descriptors ---- */
+
+static void allow(rlim_t count)
+{
+	struct rlimit limit = {count, count};
+
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		_exit(99);
+}
+
+/* Half of it, less what the keeper needs itself: 32 descriptors, of which 24 are the manager's and 4 a client's. */
+static void allow_one_client(void)
+{
+	allow(256);
+}
+
+static void allow_nobody(void)
+{
+	allow(150);
+}
+
+/* The former manager's fence has a place until its ring is gone. */
+static int try_attach_well(void *context)
+{
+	return try_attach(context) == 0;
+}
+
+Test(system_restart, a_client_that_the_keeper_has_no_number_for_is_refused_and_the_others_survive)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_expert held;
+	uint64_t sum;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start_with(&world, with_keeper, allow_one_client), 0);
+	client = user_attach(&world);
+	cr_assert_eq(acquire(client, 5, &held), 0);
+	sum = user_sum(&held);
+	cr_assert_eq(try_attach(&world), -ENOSPC);
+	cr_assert(world_log_has(&world, "no more descriptors can be kept for a restart"));
+	cr_assert_eq(world_stat(&world, "attaches_unkept"), 1);
+	cr_assert_eq(world_status(&world, "store.missing"), 0);
+	world_kill_manager(&world);
+	cr_assert_eq(world_stat(&world, "clients"), 1);
+	cr_assert_eq(world_stat(&world, "leased_objects"), 1);
+	cr_assert_eq(user_sum(&held), sum);
+	cr_assert_eq(cnre_release(client, &held), 0);
+	cnre_detach(client);
+	cr_assert(world_wait_until(try_attach_well, &world, 10), "its place is free again");
+	cr_assert_eq(world_stop(&world, SIGTERM), 0);
+	world_close(&world);
+}
+
+Test(system_restart, with_too_few_descriptors_to_keep_anything_nobody_is_attached_and_the_status_says_why)
+{
+	struct world world;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start_with(&world, with_keeper, allow_nobody), 0);
+	cr_assert_eq(try_attach(&world), -ENOSPC);
+	cr_assert(world_log_has(&world, "LimitNOFILE"));
+	cr_assert_gt(world_status(&world, "store.missing"), 0);
+	cr_assert_eq(world_status(&world, "store.kept"), 0);
 	world_close(&world);
 }
 
