@@ -3,7 +3,7 @@
  * Start on demand and idle exit: never two managers that clients are attached to, a serving manager is found at its path,
  * and a client that comes while a manager leaves, dies or starts waits for nothing that will not come (rule R30).
  *
- * Two clients, up to MANAGERS processes that they start, one SIGKILL. The lock file is an inode behind a name; flock belongs
+ * Two clients, up to MANAGERS processes that they start, one SIGKILL, one succession by the keeper. The lock file is an inode behind a name; flock belongs
  * to the inode and ends with the process. A client that finds nobody starts a manager, STARTS times at most, and waits as long
  * as its own is starting or somebody holds the lock; connection refused, no socket and an end of file before the first
  * answer all mean "start over". Idle exit takes no time here, so a client may see all that it started leave again.
@@ -16,6 +16,7 @@
  * mutant M_REFUSEDERROR assert   a socket without a listener is an error
  * mutant M_STALE stuck        a socket that a killed manager left is not removed before bind
  * mutant M_LEAVEBUSY assert   a manager leaves although a session began after its look
+ * mutant M_NOREBIND assert    a successor serves without binding the path that its predecessor unlinked
  */
 #define MANAGERS 3
 #define STARTS 2                        /* of one client; 3 in the code */
@@ -35,12 +36,17 @@ bool listening[INODES], dead[INODES], left[INODES];
 byte peer[2] = NOBODY;
 mtype connection[2] = NOTHING;
 byte session[2] = NOBODY;               /* a client is attached to this manager */
-byte managers, kills;
+byte managers, kills, successions;
+
+inline drop_pending(i)
+{
+	if :: peer[0] == i && connection[0] == PENDING -> connection[0] = ENDED :: else fi;
+	if :: peer[1] == i && connection[1] == PENDING -> connection[1] = ENDED :: else fi
+}
 
 inline hang_up(i)
 {
-	if :: peer[0] == i && connection[0] == PENDING -> connection[0] = ENDED :: else fi;
-	if :: peer[1] == i && connection[1] == PENDING -> connection[1] = ENDED :: else fi;
+	drop_pending(i);
 	if :: lock_of[0] == i -> lock_of[0] = NOBODY :: else fi;
 	if :: lock_of[1] == i -> lock_of[1] = NOBODY :: else fi;
 	if :: lock_of[2] == i -> lock_of[2] = NOBODY :: else fi;
@@ -70,7 +76,7 @@ proctype manager(byte me)
 #endif
 		path = me;                                              /* bind: connect is refused until listen */
 		listening[me] = true;
-		do
+serve:		do
 		:: assert(path == me)                                   /* who serves is found */;
 			if
 			:: true
@@ -91,6 +97,17 @@ proctype manager(byte me)
 #ifndef M_UNLINKLATE
 		path = NOBODY;
 #endif
+		/* Killed here, where the keeper has socket and lock: the successor is the same to everybody else, and binds anew. */
+		if
+		:: successions < 1 ->
+			successions++;
+#ifndef M_NOREBIND
+			path = me;
+			atomic { drop_pending(me) };                    /* closes the former socket */
+#endif
+			goto serve
+		:: true
+		fi;
 #ifdef M_UNLINKLOCK
 		atomic { lock_name = inodes; inodes++ };                /* unlink: the next open makes a new one */
 #endif
