@@ -260,8 +260,10 @@ static int regain_path(struct listener *listener, char *message)
 	struct manager *manager = listener->manager;
 	int r;
 
-	if (listener->socket.lock_fd < 0)
-		return -EPERM; /* the service manager's */
+	if (listener->socket.lock_fd < 0) {
+		(void)snprintf(message, 256, "it is the service manager's, with its socket unit");
+		return -EPERM;
+	}
 	loop_remove(manager->loop, &listener->source);
 	r = socket_path_bind_again(&listener->socket, listener->mode, listener->group, message);
 	CNRE_CRASH_POINT("listen-bound");

@@ -64,7 +64,9 @@ void persist_new_listener(struct manager *manager)
 	if (store_kind(manager->store) != STORE_KEEPER)
 		return;
 	listener_descriptors(manager, &listen_fd, &lock_fd);
-	(void)store_put(manager->store, "listen", listen_fd); /* instead of the former one; a failure is seen as missing */
+	/* Instead of the former ones; a failure is seen as missing. */
+	(void)store_put(manager->store, "lock", lock_fd);
+	(void)store_put(manager->store, "listen", listen_fd);
 	persist_listener(manager);
 }
 

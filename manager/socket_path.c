@@ -166,19 +166,35 @@ void socket_path_adopt(struct socket_path *ret_socket, const char *path, int lis
 	*ret_socket = socket;
 }
 
+/* Whoever removed the socket may have removed the lock file, too, and then ours keeps nobody away. */
+static int lock_has_its_name(const struct socket_path *socket)
+{
+	struct stat named, held;
+	char name[128];
+
+	(void)snprintf(name, sizeof name, "%s.lock", socket->path);
+	return stat(name, &named) == 0 && fstat(socket->lock_fd, &held) == 0 && named.st_dev == held.st_dev &&
+	       named.st_ino == held.st_ino;
+}
+
 int socket_path_bind_again(struct socket_path *socket, unsigned mode, const char *group, char message[MESSAGE_BYTES])
 {
 	struct socket_path next = *socket;
-	int r;
+	int keeps_lock = lock_has_its_name(socket), r;
 
 	next.fd = -1;
-	r = bind_path(&next, mode, group, message);
+	r = keeps_lock ? 0 : take_lock(&next, message);
+	if (r == 0)
+		r = bind_path(&next, mode, group, message);
 	if (r < 0) {
-		if (next.fd >= 0)
-			(void)close(next.fd);
+		if (keeps_lock)
+			next.lock_fd = -1;
+		socket_path_close(&next);
 		return r;
 	}
 	(void)close(socket->fd); /* who connected and was not accepted yet reads EOF, and starts over */
+	if (!keeps_lock)
+		(void)close(socket->lock_fd);
 	*socket = next;
 	return 0;
 }

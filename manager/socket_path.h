@@ -22,8 +22,9 @@ int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned 
 void socket_path_adopt(struct socket_path *ret_socket, const char *path, int listen_fd, int lock_fd, dev_t device,
 		       ino_t inode);
 /*
- * Binds the path, which is not ours any more, again, as socket_path_open would: another socket then listens. What another
- * program listens on, or what is no socket, is left alone. 0, or -errno: the socket is as it was.
+ * Binds the path, which is not ours any more, again, as socket_path_open would: another socket then listens, and if the
+ * lock file was removed another one is locked. What another program listens on, or what is no socket, is left alone. 0, or
+ * -errno: socket and lock are as they were.
  */
 int socket_path_bind_again(struct socket_path *socket, unsigned mode, const char *group, char message[256]);
 /* The path still names our inode. */

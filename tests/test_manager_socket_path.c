@@ -148,6 +148,31 @@ Test(manager_socket_path, a_path_that_was_removed_is_bound_again_under_the_same_
 	socket_path_close(&socket);
 }
 
+Test(manager_socket_path, a_lock_file_that_was_removed_is_locked_anew_before_the_path_is_bound_again,
+     .init = make_directory, .fini = remove_directory)
+{
+	struct socket_path socket, second = {.fd = -1};
+	char message[256] = "", lock[128];
+	int fd, lock_fd;
+
+	(void)snprintf(lock, sizeof lock, "%s.lock", path);
+	cr_assert_eq(socket_path_open(&socket, path, 0660, NULL, message), 0);
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(unlink(lock), 0);
+	cr_assert_eq(socket_path_bind_again(&socket, 0660, NULL, message), 0, "%s", message);
+	cr_expect_eq(socket_path_open(&second, path, 0660, NULL, message), -EBUSY);
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(unlink(lock), 0);
+	cr_assert_eq(socket_path_open(&second, path, 0660, NULL, message), 0, "the next one cannot see us");
+	fd = socket.fd;
+	lock_fd = socket.lock_fd;
+	cr_expect_eq(socket_path_bind_again(&socket, 0660, NULL, message), -EBUSY, "two managers at one path");
+	cr_expect(socket.fd == fd && socket.lock_fd == lock_fd && fcntl(lock_fd, F_GETFD) >= 0);
+	cr_expect(socket_path_is_ours(&second));
+	socket_path_close(&second);
+	socket_path_close(&socket);
+}
+
 /* A --socket that was mistyped must not cost somebody a file. */
 Test(manager_socket_path, a_file_at_the_path_is_refused_and_left_alone, .init = make_directory,
      .fini = remove_directory)
