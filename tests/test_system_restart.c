@@ -272,6 +272,43 @@ Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_
 	world_close(&world);
 }
 
+static void set_ram(const struct world *world, const char *size)
+{
+	const char *const arguments[] = {"--socket", world->socket, "set", "ram", size, NULL};
+
+	cr_assert_eq(world_run("cnrectl", arguments, NULL, 0), 0);
+}
+
+/* Segments come and go until the keeper's socket is full. One that is not kept would cost the whole world. */
+Test(system_restart, what_a_stopped_keeper_did_not_take_it_gets_when_it_goes_on)
+{
+	static const char *const options[] = {"--keeper", "auto", "--ram", "1200K", NULL};
+	struct world world;
+	struct cnre *client;
+	struct cnre_expert held;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, options), 0);
+	client = user_attach(&world);
+	cr_assert_eq(acquire(client, 5, &held), 0);
+	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
+	cr_assert_eq(try_attach(&world), -ETIMEDOUT);
+	while (world_status(&world, "store.missing") == 0) { /* the suite's time limit ends it */
+		set_ram(&world, "900K");
+		set_ram(&world, "1200K");
+	}
+	cr_assert_eq(kill(world.manager, SIGCONT), 0);
+	cr_assert(world_wait_until(store_answers, &world, 10));
+	cr_assert_eq(world_status(&world, "store.missing"), 0);
+	kill_and_wait(&world);
+	cr_assert_eq(world_stat(&world, "clients"), 1);
+	cr_assert_eq(world_stat(&world, "leased_objects"), 1);
+	cr_assert_eq(cnre_release(client, &held), 0);
+	cnre_detach(client);
+	world_close(&world);
+}
+
 /* ---- few descriptors ---- */
 
 static void allow(rlim_t count)
