@@ -35,10 +35,10 @@ struct keeper {
 	char *const *argv;
 	int socket; /* our end; -1: the other one is closed */
 	int signals;
-	int pidfd;              /* of the manager; -1: none runs */
-	int sign;               /* of the manager that started us (struct keeper_link); -1: our child says it by its status */
-	pid_t pid;              /* 0: it is not our child (keeper_run_for_manager) */
-	int was_ready;          /* some incarnation has served */
+	int pidfd;     /* of the manager; -1: none runs */
+	int sign;      /* of the manager that started us (struct keeper_link); -1: our child says it by its status */
+	pid_t pid;     /* 0: it is not our child (keeper_run_for_manager) */
+	int was_ready; /* some incarnation has served */
 	int ready, stopping;    /* what this one said */
 	int told_to_end;        /* by a signal: nothing is started any more */
 	int64_t start_at_ns;    /* the next one, when none runs */

@@ -286,10 +286,11 @@ static void check_path(struct listener *listener, int64_t now_ns)
 		return;
 	}
 	listener->lost_path = 1;
-	cnre_log(CNRE_LOG_ERROR,
-		 "the socket %s is not ours any more: attached clients are served, then this manager leaves and lets it "
-		 "be; start it again: %s",
-		 listener->socket.path, message);
+	cnre_log(
+		CNRE_LOG_ERROR,
+		"the socket %s is not ours any more: attached clients are served, then this manager leaves and lets it "
+		"be; start it again: %s",
+		listener->socket.path, message);
 }
 
 static int is_idle(const struct listener *listener)

@@ -183,12 +183,14 @@ static void add_pressure(json_t *list, const struct pressure *pressure)
 
 static json_t *report_store(const struct manager *manager)
 {
-	static const char *const names[] = {[STORE_NONE] = "none", [STORE_SYSTEMD] = "systemd", [STORE_KEEPER] = "keeper"};
+	static const char *const names[] = {
+		[STORE_NONE] = "none", [STORE_SYSTEMD] = "systemd", [STORE_KEEPER] = "keeper"};
 	struct store_status status;
 
 	store_get_status(manager->store, &status);
-	return json_pack("{s:s, s:I, s:I, s:I, s:b}", "kind", names[status.kind], "kept", (json_int_t)status.kept, "most",
-			 (json_int_t)status.fds_max, "missing", (json_int_t)status.missing, "answers", !status.is_slow);
+	return json_pack("{s:s, s:I, s:I, s:I, s:b}", "kind", names[status.kind], "kept", (json_int_t)status.kept,
+			 "most", (json_int_t)status.fds_max, "missing", (json_int_t)status.missing, "answers",
+			 !status.is_slow);
 }
 
 static void add_store(json_t *list, const struct manager *manager)
@@ -205,7 +207,8 @@ static void add_store(json_t *list, const struct manager *manager)
 			     "restart the manager when its clients can bear it");
 	if (status.missing == 0)
 		return;
-	(void)snprintf(what, sizeof what, "%u descriptors are not kept: this manager's death would end its clients' sessions",
+	(void)snprintf(what, sizeof what,
+		       "%u descriptors are not kept: this manager's death would end its clients' sessions",
 		       status.missing);
 	add_degraded(list, what, "raise LimitNOFILE (ulimit -Hn) and FileDescriptorStoreMax, then restart the manager");
 }
@@ -268,7 +271,8 @@ json_t *report_status(struct manager *manager)
 			 "clients", (json_int_t)manager->sessions->active_count, "models", report_models(manager),
 			 "budget", report_budget(manager), "pool", report_pool(manager), "loader",
 			 report_loader(manager), "settings", report_settings(manager), "degraded",
-			 report_degraded(manager), "pressure", report_pressure(manager), "store", report_store(manager));
+			 report_degraded(manager), "pressure", report_pressure(manager), "store",
+			 report_store(manager));
 }
 
 /* Counters of accesses are derived, so nobody keeps them: they are what was counted last. */
