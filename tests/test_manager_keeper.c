@@ -140,7 +140,7 @@ static int run_keeper(void *unused)
 	(void)unused;
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)dup2(open_in(folder, "log", O_WRONLY | O_CREAT | O_APPEND), STDERR_FILENO);
-	return keeper_run(argv);
+	return keeper_run(argv, -1);
 }
 
 /* Root is under no limit of processes. */

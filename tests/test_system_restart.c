@@ -3,7 +3,6 @@
  * The manager dies, and nobody but it notices: residents, leases, clients and waiting requests go on in the next
  * incarnation, which the keeper starts. Every leased byte is compared with what it was before.
  */
-#include "tests/support/user.h"
 #include "tests/support/world.h"
 #include "tests/support/world_client.h"
 
@@ -38,7 +37,7 @@ static void read_all(struct cnre *client, uint64_t sums[ALL])
 		struct cnre_expert expert;
 
 		cr_assert_eq(acquire(client, i, &expert), 0);
-		sums[i] = user_sum(&expert);
+		sums[i] = world_sum(&expert);
 		cr_assert_eq(cnre_release(client, &expert), 0);
 	}
 }
@@ -76,7 +75,7 @@ Test(system_restart, residents_and_leases_survive_and_nothing_is_read_again)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	read_all(client, sums);
 	loads = world_stat(&world, "loads");
 	cr_assert_eq(acquire(client, 5, &held), 0);
@@ -90,10 +89,10 @@ Test(system_restart, residents_and_leases_survive_and_nothing_is_read_again)
 
 			cr_assert_eq(acquire(client, i, &expert), 0);
 			cr_assert_eq(expert.flags & CNRE_WAS_RESIDENT, CNRE_WAS_RESIDENT);
-			cr_assert_eq(user_sum(&expert), sums[i]);
+			cr_assert_eq(world_sum(&expert), sums[i]);
 			cr_assert_eq(cnre_release(client, &expert), 0);
 		}
-		cr_assert_eq(user_sum(&held), sums[5]);
+		cr_assert_eq(world_sum(&held), sums[5]);
 	}
 	cr_assert_eq(world_stat(&world, "loads"), loads, "bytes were read again");
 	cr_assert_eq(world_stat(&world, "bytes_loaded") - world_stat(&world, "bytes_evicted"),
@@ -118,7 +117,7 @@ struct load {
 static void *use_experts(void *argument)
 {
 	struct load *load = argument;
-	struct cnre *client = user_attach(load->world);
+	struct cnre *client = world_attach(load->world, 0);
 	uint64_t state = 88172645463325252ull;
 
 	while (!atomic_load_explicit(&load->stop, memory_order_relaxed)) {
@@ -133,7 +132,7 @@ static void *use_experts(void *argument)
 			atomic_fetch_add_explicit(&load->failed, 1, memory_order_relaxed);
 			continue;
 		}
-		if (user_sum(&expert) != load->sums[object])
+		if (world_sum(&expert) != load->sums[object])
 			atomic_fetch_add_explicit(&load->wrong, 1, memory_order_relaxed);
 		(void)cnre_release(client, &expert);
 		atomic_fetch_add_explicit(&load->calls, 1, memory_order_relaxed);
@@ -168,7 +167,7 @@ Test(system_restart, no_call_fails_and_no_byte_is_wrong_while_the_manager_is_kil
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, tight), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	read_all(client, sums);
 	cnre_detach(client);
 	load.sums = sums;
@@ -224,7 +223,7 @@ Test(system_restart, a_killed_keeper_is_replaced_and_the_next_death_of_the_manag
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	read_all(client, sums);
 	pids[0] = manager_of(&world);
 	pids[1] = world.manager;
@@ -259,7 +258,7 @@ Test(system_restart, a_stopped_keeper_stops_no_attached_client_and_new_ones_are_
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
 	read_all(client, sums);
 	cr_assert_eq(try_attach(&world), -ETIMEDOUT);
@@ -290,7 +289,7 @@ Test(system_restart, what_a_stopped_keeper_did_not_take_it_gets_when_it_goes_on)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, options), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 5, &held), 0);
 	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
 	cr_assert_eq(try_attach(&world), -ETIMEDOUT);
@@ -301,7 +300,7 @@ Test(system_restart, what_a_stopped_keeper_did_not_take_it_gets_when_it_goes_on)
 	cr_assert_eq(kill(world.manager, SIGCONT), 0);
 	cr_assert(world_wait_until(store_answers, &world, 10));
 	cr_assert_eq(world_status(&world, "store.missing"), 0);
-	kill_and_wait(&world);
+	world_kill_manager(&world);
 	cr_assert_eq(world_stat(&world, "clients"), 1);
 	cr_assert_eq(world_stat(&world, "leased_objects"), 1);
 	cr_assert_eq(cnre_release(client, &held), 0);
@@ -346,9 +345,9 @@ Test(system_restart, a_client_that_the_keeper_has_no_number_for_is_refused_and_t
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start_with(&world, with_keeper, allow_one_client), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 5, &held), 0);
-	sum = user_sum(&held);
+	sum = world_sum(&held);
 	cr_assert_eq(try_attach(&world), -ENOSPC);
 	cr_assert(world_log_has(&world, "no more descriptors can be kept for a restart"));
 	cr_assert_eq(world_stat(&world, "attaches_unkept"), 1);
@@ -356,7 +355,7 @@ Test(system_restart, a_client_that_the_keeper_has_no_number_for_is_refused_and_t
 	world_kill_manager(&world);
 	cr_assert_eq(world_stat(&world, "clients"), 1);
 	cr_assert_eq(world_stat(&world, "leased_objects"), 1);
-	cr_assert_eq(user_sum(&held), sum);
+	cr_assert_eq(world_sum(&held), sum);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
 	cr_assert(world_wait_until(try_attach_well, &world, 10), "its place is free again");
@@ -403,19 +402,19 @@ Test(system_restart, another_checkpoint_is_not_adopted_and_leases_stay_readable)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 7, &held), 0);
-	sum = user_sum(&held);
+	sum = world_sum(&held);
 	add_to_config(&world);
 	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
 	world_await_epoch(&world, 1); /* it starts anew */
 	cr_assert(world_log_has(&world, "other models"));
-	cr_assert_eq(user_sum(&held), sum);
+	cr_assert_eq(world_sum(&held), sum);
 	r = acquire(client, 9, &other);
 	cr_assert_eq(r, -EPIPE, "a miss says that the manager is gone: %d", r);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	read_all(client, sums);
 	cr_assert_eq(sums[7], sum);
 	cnre_detach(client);
@@ -494,16 +493,16 @@ Test(system_restart, a_manager_that_cannot_start_again_is_given_up_and_leases_st
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 1, &held), 0);
-	sum = user_sum(&held);
+	sum = world_sum(&held);
 	(void)snprintf(moved, sizeof moved, "%s-moved", world.model);
 	cr_assert_eq(rename(world.model, moved), 0);
 	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
 	while (!world_log_has(&world, "giving up"))
 		(void)usleep(1000);
 	cr_assert_eq(acquire(client, 2, &other), -EPIPE);
-	cr_assert_eq(user_sum(&held), sum);
+	cr_assert_eq(world_sum(&held), sum);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
 	cr_assert_neq(world_stop(&world, 0), 0, "the keeper's exit status says that it failed");
@@ -546,9 +545,9 @@ Test(system_restart, another_layout_is_refused_cleanly_and_clients_get_epipe)
 	world_open(&world);
 	world_generate(&world, NULL);
 	cr_assert_gt(world_start(&world, with_keeper), 0);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 7, &held), 0);
-	sum = user_sum(&held);
+	sum = world_sum(&held);
 	fd = open_kept(world.manager, "cnre-state");
 	cr_assert_geq(fd, 0);
 	cr_assert_eq(pwrite(fd, &version, sizeof version, 8), (ssize_t)sizeof version);
@@ -556,11 +555,11 @@ Test(system_restart, another_layout_is_refused_cleanly_and_clients_get_epipe)
 	cr_assert_eq(kill(manager_of(&world), SIGKILL), 0);
 	world_await_epoch(&world, 1); /* it starts anew */
 	cr_assert(world_log_has(&world, "does not fit"));
-	cr_assert_eq(user_sum(&held), sum);
+	cr_assert_eq(world_sum(&held), sum);
 	cr_assert_eq(acquire(client, 9, &other), -EPIPE);
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(acquire(client, 9, &other), 0);
 	cr_assert_eq(cnre_release(client, &other), 0);
 	cnre_detach(client);

@@ -5,7 +5,6 @@
  */
 #include "manager/keep_wire.h"
 #include "manager/store.h"
-#include "tests/support/user.h"
 #include "tests/support/world.h"
 #include "tests/support/world_client.h"
 
@@ -167,7 +166,7 @@ static int answers(void *context)
 /* Twice as much as there is room for: whatever no scan sees a lease on is overwritten. Exit status 0: all could be had. */
 static int use_every_expert(const struct world *world)
 {
-	struct cnre *client = user_attach(world);
+	struct cnre *client = world_attach(world, 0);
 	int status = 0;
 
 	for (uint32_t i = 0; i < 2 * ALL; i++) {
@@ -204,9 +203,9 @@ static void lose_and_restart(const char *lost)
 	world_generate(&world, NULL);
 	start(&world);
 	cr_assert(world_wait_until(answers, &world, 20));
-	client = user_attach(&world);
+	client = world_attach(&world, 0);
 	cr_assert_eq(cnre_acquire(client, 0, 5, 20000000000, &held), 0);
-	sum = user_sum(&held);
+	sum = world_sum(&held);
 	(void)end(SIGKILL);
 	cr_assert(has("c1.led"));
 	forget(lost);
@@ -219,7 +218,7 @@ static void lose_and_restart(const char *lost)
 	start(&world);
 	cr_assert(world_wait_until(answers, &world, 20));
 	use_every_expert_in_a_child(&world);
-	cr_assert_eq(user_sum(&held), sum, "a leased slab was given to another expert");
+	cr_assert_eq(world_sum(&held), sum, "a leased slab was given to another expert");
 	cr_assert_eq(cnre_release(client, &held), 0);
 	cnre_detach(client);
 	cr_assert_eq(end(SIGTERM), 0);
@@ -258,7 +257,7 @@ static pid_t start_client_with_child(const struct world *world, pid_t *ret_grand
 	child = fork();
 	if (child == 0) {
 		struct cnre_expert expert;
-		struct cnre *client = user_attach(world);
+		struct cnre *client = world_attach(world, 0);
 		pid_t grandchild;
 
 		if (cnre_acquire(client, 0, 5, 20000000000, &expert) != 0)
@@ -328,7 +327,7 @@ static struct cnre *hold_and_kill(struct world *world, struct cnre_expert *ret_h
 	world_generate(world, NULL);
 	start(world);
 	cr_assert(world_wait_until(answers, world, 20));
-	client = user_attach(world);
+	client = world_attach(world, 0);
 	cr_assert_eq(cnre_acquire(client, 0, 5, 20000000000, ret_held), 0);
 	(void)end(SIGKILL);
 	cr_assert_eq(unlink(world->socket), 0);

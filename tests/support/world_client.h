@@ -12,4 +12,7 @@
  */
 struct cnre *world_attach(const struct world *world, uint64_t reserve_bytes);
 
+/* A number that depends on every byte of all parts. */
+uint64_t world_sum(const struct cnre_expert *expert);
+
 #endif
