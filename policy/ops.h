@@ -70,6 +70,7 @@ struct policy {
 	uint64_t visits;
 	float soft_ceiling;
 	uint32_t floor_slots;        /* wanted; layers have as many of them as there is room for */
+	uint32_t named;              /* what policy_next said last; POLICY_NONE: nothing since the seek, or no more */
 	uint32_t sought;             /* policy_seek: for whom, */
 	uint32_t sought_order;       /* and the one order that gives; POLICY_NONE: all that may, merged */
 	struct policy_merge merge;

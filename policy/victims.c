@@ -135,6 +135,7 @@ void policy_seek(struct policy *policy, uint32_t object)
 {
 	CNRE_CHECK(object == POLICY_NONE || object < policy->object_count);
 	policy->sought = object;
+	policy->named = POLICY_NONE;
 	if (policy->order_count == 1)
 		seek_in(policy, 0);
 	else if (object != POLICY_NONE && is_full(policy, policy->layer_of[object]))
@@ -143,20 +144,27 @@ void policy_seek(struct policy *policy, uint32_t object)
 		seek_among_all(policy, object);
 }
 
-static uint32_t take_next(struct policy *policy)
+/* The victim named last is passed over. Only now: mostly it is taken, and what stands after it may be work to find. */
+static void pass_over(struct policy *policy)
 {
-	struct policy_merge *merge = &policy->merge;
-	uint32_t order = policy->sought_order != POLICY_NONE ? policy->sought_order : merge->winner[1];
-	uint32_t victim = merge->cursor[order];
+	uint32_t order = policy_order_of(policy, policy->named);
 
-	if (victim == POLICY_NONE)
-		return POLICY_NONE;
-	merge->cursor[order] = policy->ops->after(policy, victim);
+	policy->merge.cursor[order] = policy->ops->after(policy, policy->named);
 	if (policy->sought_order == POLICY_NONE) {
 		replay(policy, order);
 		policy_merge_touch(policy, order);
 	}
-	return victim;
+}
+
+static uint32_t take_next(struct policy *policy)
+{
+	uint32_t order;
+
+	if (policy->named != POLICY_NONE)
+		pass_over(policy);
+	order = policy->sought_order != POLICY_NONE ? policy->sought_order : policy->merge.winner[1];
+	policy->named = policy->merge.cursor[order];
+	return policy->named;
 }
 
 uint32_t policy_next(struct policy *policy)

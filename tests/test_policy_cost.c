@@ -570,6 +570,24 @@ Test(policy_cost, seeks_that_look_at_changes_only_find_the_same)
 	}
 }
 
+/* The order names the same object before and after, and yet it is another: young. */
+Test(policy_cost, what_goes_and_comes_back_is_compared_anew)
+{
+	struct policy *policy = made(&(struct shape){.layers = 9, .experts = 1, .slots = 2, .pool = POLICY_POOL_GLOBAL});
+
+	policy_add(policy, 0);
+	policy_add(policy, 1);
+	policy_visit(policy, 1, 1);
+	policy_visit(policy, 0, 1);
+	policy_seek(policy, 8);
+	cr_assert_eq(policy_next(policy), 0, "its layer ran last");
+	policy_remove(policy, 0);
+	policy_add(policy, 0);
+	policy_seek(policy, 8);
+	cr_assert_eq(policy_next(policy), 1);
+	policy_destroy(policy);
+}
+
 Test(policy_cost, the_whole_order_is_by_worth_and_names_everybody_once)
 {
 	struct policy *policy = made(&(struct shape){.layers = 3, .experts = 77, .slots = 231});
