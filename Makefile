@@ -65,7 +65,10 @@ ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c fo
 	layers.c set.c policy.c reset.c trace.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
 sim_sources := \
+	arm.c \
+	belady.c \
 	convert.c \
+	counts.c \
 	file.c \
 	generate.c \
 	generate_options.c \
@@ -76,8 +79,11 @@ sim_sources := \
 	read_group.c \
 	read_replay.c \
 	read_route.c \
+	replay.c \
 	residents.c \
 	sample.c \
+	scratch.c \
+	shuffle.c \
 	synthetic.c \
 	trace.c \
 	trace_format.c \
