@@ -306,13 +306,22 @@ static void replay_rows(struct replay *replay)
 
 /* ---- seeds ---- */
 
+struct seeds { const uint32_t *object; uint32_t count; };
+
+static struct seeds seeds_of(const struct replay *replay)
+{
+	if (replay->arm->seed_count == 0 && replay->arm->takes_recorded)
+		return (struct seeds){replay->trace->resident, replay->trace->resident_count};
+	return (struct seeds){replay->arm->seed, replay->arm->seed_count};
+}
+
 /* Of more seeds than fit the last ones stay, as if they had been read in turn; they are told in their order. */
-static void choose_seeds(const struct replay *replay, uint32_t *room, unsigned char *chosen)
+static void choose_seeds(const struct replay *replay, struct seeds seeds, uint32_t *room, unsigned char *chosen)
 {
 	uint64_t used_bytes = 0;
 
-	for (uint32_t i = replay->arm->seed_count; i-- > 0;) {
-		uint32_t object = replay->arm->seed[i], layer = layer_of(replay, object);
+	for (uint32_t i = seeds.count; i-- > 0;) {
+		uint32_t object = seeds.object[i], layer = layer_of(replay, object);
 		uint64_t bytes = replay->object_bytes[layer];
 
 		chosen[i] = room[layer] > 0 && replay->mark[object] == 0 && bytes <= replay->budget_bytes - used_bytes;
@@ -322,8 +331,8 @@ static void choose_seeds(const struct replay *replay, uint32_t *room, unsigned c
 		room[layer]--;
 		used_bytes += bytes;
 	}
-	for (uint32_t i = 0; i < replay->arm->seed_count; i++)
-		replay->mark[replay->arm->seed[i]] = 0;
+	for (uint32_t i = 0; i < seeds.count; i++)
+		replay->mark[seeds.object[i]] = 0;
 }
 
 static void add_seed(struct replay *replay, uint32_t object)
@@ -338,7 +347,8 @@ static int add_seeds(struct replay *replay)
 {
 	const struct sim_geometry *geometry = replay->model->geometry;
 	uint32_t *room = calloc(geometry->layer_count, sizeof *room);
-	unsigned char *chosen = calloc(replay->arm->seed_count + (size_t)1, 1);
+	struct seeds seeds = seeds_of(replay);
+	unsigned char *chosen = calloc(seeds.count + (size_t)1, 1);
 
 	if (room == NULL || chosen == NULL) {
 		free(room);
@@ -351,10 +361,10 @@ static int add_seeds(struct replay *replay)
 		policy_get_layer(book_of(replay), i, &state);
 		room[i] = state.capacity; /* POLICY_NONE: more than a layer has */
 	}
-	choose_seeds(replay, room, chosen);
-	for (uint32_t i = 0; i < replay->arm->seed_count; i++)
+	choose_seeds(replay, seeds, room, chosen);
+	for (uint32_t i = 0; i < seeds.count; i++)
 		if (chosen[i])
-			add_seed(replay, replay->arm->seed[i]);
+			add_seed(replay, seeds.object[i]);
 	free(room);
 	free(chosen);
 	return 0;

@@ -35,6 +35,7 @@ struct sim_arm {
 	enum sim_semantics semantics;
 	const uint32_t *seed;        /* resident before the first access, told to the policy in this order: the last fit in first */
 	uint32_t seed_count;
+	int takes_recorded;          /* 1: without seeds, those that a binary trace says were resident when it began */
 	const uint32_t *prior_of;    /* [object_count] or NULL; these four as in struct policy_setup */
 	const float *miss_us_of_layer;
 	const uint32_t *capacity_of_layer;
