@@ -70,20 +70,32 @@ sim_sources := \
 	convert.c \
 	counts.c \
 	file.c \
+	gate.c \
 	generate.c \
 	generate_options.c \
+	jobs.c \
+	main.c \
 	manifest.c \
+	options.c \
+	paths.c \
+	plot.c \
 	prior.c \
+	progress.c \
 	read_binary.c \
 	read_csv.c \
 	read_group.c \
 	read_replay.c \
 	read_route.c \
 	replay.c \
+	report.c \
 	residents.c \
+	run.c \
 	sample.c \
+	say.c \
 	scratch.c \
 	shuffle.c \
+	study.c \
+	sweep.c \
 	synthetic.c \
 	trace.c \
 	trace_format.c \
@@ -91,7 +103,9 @@ sim_sources := \
 	trace_input.c \
 	trace_rows.c \
 	trace_store.c \
-	trace_write.c
+	trace_write.c \
+	train.c \
+	verdict.c
 engine_sources := main.c options.c tokens.c message.c config.c shard.c weights.c kernel.c kernel_plain.c kernel_avx2.c \
 	kernel_avx512.c quantised.c pool.c matmul.c vector.c attention.c router.c expert.c expert_table.c forward.c lru.c \
 	reader.c cache_private.c cache_mmap.c cache_cnre.c stop.c report.c
@@ -120,7 +134,7 @@ gen_objects := $(call objects,tools/gen,gen)
 sim_objects := $(call objects,tools/sim,sim)
 engine_objects := $(call objects,engine,engine)
 
-programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-gen cnre-olmoe)
+programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-gen cnre-sim cnre-olmoe)
 library := $(out)/libcnre.so.$(VERSION)
 
 all: $(programs) $(library) $(out)/cnre-counters.7
@@ -158,6 +172,9 @@ $(out)/cnrectl: $(ctl_objects) $(call archives,shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto
 
 $(out)/cnre-gen: $(gen_objects) $(call archives,base)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
+
+$(out)/cnre-sim: $(sim_objects) $(call archives,policy model base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
 
 $(out)/cnre-olmoe: $(engine_objects) $(library)

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Command line of the replaying verbs; see options.h. An option is a line of the table and, unless it is of a common kind, a function. */
+#include "tools/sim/options.h"
+
+#include "base/check.h"
+#include "base/message.h"
+#include "base/size.h"
+#include "tools/sim/paths.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct parsing {
+	struct sim_options *options;
+	char *message;
+	size_t message_bytes;
+};
+
+enum kind { FLAG, TEXT, NUMBER, REAL, OWN, WORDS };
+
+struct option_row {
+	const char *name, *argument, *summary;
+	unsigned verbs;
+	enum kind kind;
+	size_t field_off;            /* FLAG int, TEXT const char *, NUMBER uint32_t, REAL double */
+	double least, most;          /* NUMBER, REAL */
+	int (*take)(struct parsing *parsing, const struct option_row *row, const char *text); /* OWN; WORDS: each of them */
+};
+
+static int refuse(const struct parsing *parsing, const struct option_row *row, const char *text, const char *expected)
+{
+	return cnre_message(parsing->message, parsing->message_bytes, -EINVAL, "--%s %.80s: %s", row->name, text, expected);
+}
+
+/* ---- numbers ---- */
+
+static int parse_u64(const char *text, uint64_t most, uint64_t *ret_value)
+{
+	uint64_t value;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno != 0 || *end != '\0' || value > most)
+		return -EINVAL;
+	*ret_value = value;
+	return 0;
+}
+
+/* Up to a character of `ends`; *text moves there. */
+static int parse_real(const char **text, const char *ends, double *ret_value)
+{
+	char *end;
+	double value;
+
+	if ((**text < '0' || **text > '9') && **text != '.')
+		return -EINVAL;
+	value = strtod(*text, &end);
+	if (!isfinite(value) || (*end != '\0' && strchr(ends, *end) == NULL))
+		return -EINVAL;
+	*text = end;
+	*ret_value = value;
+	return 0;
+}
+
+static int take_number(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	uint64_t value;
+	char expected[80];
+
+	(void)snprintf(expected, sizeof expected, "expected a whole number from %.0f to %.0f", row->least, row->most);
+	if (parse_u64(text, (uint64_t)row->most, &value) < 0 || (double)value < row->least)
+		return refuse(parsing, row, text, expected);
+	*(uint32_t *)((char *)parsing->options + row->field_off) = (uint32_t)value;
+	return 0;
+}
+
+static int take_real(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	const char *at = text;
+	double value;
+	char expected[80];
+
+	(void)snprintf(expected, sizeof expected, "expected a number from %g to %g", row->least, row->most);
+	if (parse_real(&at, "", &value) < 0 || value < row->least || value > row->most)
+		return refuse(parsing, row, text, expected);
+	*(double *)((char *)parsing->options + row->field_off) = value;
+	return 0;
+}
+
+/* A:B:… or A,B,…; how many, or -EINVAL. */
+static int parse_reals(const char *text, char separator, double *value, uint32_t most)
+{
+	char ends[2] = {separator, '\0'};
+	uint32_t count = 0;
+
+	for (;;) {
+		if (count == most || parse_real(&text, ends, &value[count]) < 0)
+			return -EINVAL;
+		count++;
+		if (*text == '\0')
+			return (int)count;
+		text++;
+	}
+}
+
+/* ---- words ---- */
+
+struct word { const char *name; int value; };
+
+static int take_word(struct parsing *parsing, const struct option_row *row, const char *text, const struct word *words, int *ret_value)
+{
+	char expected[128] = "known:";
+
+	for (const struct word *word = words; word->name != NULL; word++) {
+		size_t length = strlen(expected);
+
+		if (strcmp(word->name, text) == 0) {
+			*ret_value = word->value;
+			return 0;
+		}
+		(void)snprintf(expected + length, sizeof expected - length, " %s", word->name);
+	}
+	return refuse(parsing, row, text, expected);
+}
+
+static int take_pool(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	static const struct word words[] = {
+		{"layer", POLICY_POOL_LAYER}, {"global", POLICY_POOL_GLOBAL}, {"soft", POLICY_POOL_SOFT}, {NULL, 0}};
+	int value, r = take_word(parsing, row, text, words, &value);
+
+	if (r == 0)
+		parsing->options->pool = (enum policy_pool)value;
+	return r;
+}
+
+static int take_semantics(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	static const struct word words[] = {{"batch", SIM_BATCH}, {"access", SIM_ACCESS}, {"block64", SIM_BLOCK64}, {NULL, 0}};
+	int value, r = take_word(parsing, row, text, words, &value);
+
+	if (r == 0)
+		parsing->options->semantics = (enum sim_semantics)value;
+	return r;
+}
+
+static int take_phase(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	static const struct word words[] = {
+		{"decode", SIM_PHASE_DECODE}, {"prefill", SIM_PHASE_PREFILL}, {"all", SIM_PHASE_ALL}, {NULL, 0}};
+	int value, r = take_word(parsing, row, text, words, &value);
+
+	if (r == 0)
+		parsing->options->phases = (unsigned)value;
+	return r;
+}
+
+static int take_format(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	if (sim_format_parse(text, &parsing->options->format) == 0)
+		return 0;
+	return refuse(parsing, row, text, "known: auto route replay csv group binary");
+}
+
+static int take_capacities(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	static const struct word words[] = {{"equal", 0}, {"train", 1}, {NULL, 0}};
+
+	return take_word(parsing, row, text, words, &parsing->options->trains_capacities);
+}
+
+/* ---- lists ---- */
+
+static int take_traces(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	(void)row;
+	return sim_paths_add(&parsing->options->trace, text, "eval_", parsing->message, parsing->message_bytes);
+}
+
+static int take_train(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	(void)row;
+	return sim_paths_add(&parsing->options->train, text, "train_", parsing->message, parsing->message_bytes);
+}
+
+static int refuse_policy(const struct parsing *parsing, const struct option_row *row, const char *name)
+{
+	char expected[256] = "no such policy; known:";
+
+	for (unsigned i = 0; policy_name_at(i) != NULL; i++) {
+		size_t length = strlen(expected);
+
+		(void)snprintf(expected + length, sizeof expected - length, " %s", policy_name_at(i));
+	}
+	(void)snprintf(expected + strlen(expected), sizeof expected - strlen(expected), " belady belady-bypass");
+	return refuse(parsing, row, name, expected);
+}
+
+static int take_policies(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	struct sim_options *options = parsing->options;
+	char *copy = strdup(text), *rest = copy, *name;
+
+	free(options->policy_text);
+	options->policy_text = copy;
+	options->policy_count = 0;
+	if (copy == NULL)
+		return -ENOMEM;
+	while ((name = strsep(&rest, ",")) != NULL) {
+		if (!sim_policy_is_known(name))
+			return refuse_policy(parsing, row, name);
+		if (options->policy_count == SIM_POLICIES_MAX)
+			return refuse(parsing, row, text, "too many");
+		for (uint32_t i = 0; i < options->policy_count; i++)
+			if (strcmp(options->policy[i], name) == 0)
+				return refuse(parsing, row, name, "named twice");
+		options->policy[options->policy_count++] = name;
+	}
+	return 0;
+}
+
+static int take_one_policy(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	if (!sim_policy_is_known(text))
+		return refuse_policy(parsing, row, text);
+	*(const char **)((char *)parsing->options + row->field_off) = text;
+	return 0;
+}
+
+static int parse_capacity(const char *text, enum sim_unit unit, struct sim_capacity_option *ret_capacity)
+{
+	struct sim_capacity_option capacity = {.capacity.unit = unit};
+	const char *at = text;
+
+	if (strchr(text, '%') != NULL && unit != SIM_SLOTS_PER_LAYER) {
+		if (parse_real(&at, "%", &capacity.percent) < 0 || strcmp(at, "%") != 0 || capacity.percent <= 0 ||
+		    capacity.percent > 100)
+			return -EINVAL;
+	} else if (unit == SIM_BYTES) {
+		if (cnre_size_parse(text, &capacity.capacity.amount) < 0 || capacity.capacity.amount == 0)
+			return -EINVAL;
+	} else if (parse_u64(text, UINT32_MAX - 1, &capacity.capacity.amount) < 0 || capacity.capacity.amount == 0) {
+		return -EINVAL;
+	}
+	*ret_capacity = capacity;
+	return 0;
+}
+
+static int take_capacity(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	enum sim_unit unit = strcmp(row->name, "budget") == 0 ? SIM_BYTES : row->name[0] == 'o' ? SIM_OBJECTS : SIM_SLOTS_PER_LAYER;
+	struct sim_options *options = parsing->options;
+	char *copy = strdup(text), *rest = copy, *one;
+	int r = copy == NULL ? -ENOMEM : 0;
+
+	if (r == 0 && options->capacity_count > 0)
+		r = refuse(parsing, row, text, "the size of the cache is given twice");
+	while (r == 0 && (one = strsep(&rest, ",")) != NULL) {
+		if (options->capacity_count == SIM_CAPACITIES_MAX)
+			r = refuse(parsing, row, text, "too many");
+		else if (parse_capacity(one, unit, &options->capacity[options->capacity_count]) < 0)
+			r = refuse(parsing, row, one,
+				   unit == SIM_BYTES ? "expected a size such as 120G, or 25%" : "expected a number above 0, or a share such as 25%");
+		else
+			options->capacity_count++;
+	}
+	free(copy);
+	return r;
+}
+
+static int take_scales(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	int count = parse_reals(text, ',', parsing->options->scale, SIM_SCALES_MAX);
+
+	if (count < 0)
+		return refuse(parsing, row, text, "expected factors such as 0.5,1,1.5");
+	for (int i = 0; i < count; i++)
+		if (parsing->options->scale[i] <= 0)
+			return refuse(parsing, row, text, "expected factors above 0");
+	parsing->options->scale_count = (uint32_t)count;
+	return 0;
+}
+
+static int take_layers(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	double number[SIM_SENSITIVE_LAYERS_MAX];
+	int count = parse_reals(text, ',', number, SIM_SENSITIVE_LAYERS_MAX);
+
+	for (int i = 0; i < count; i++) {
+		if (number[i] != floor(number[i]) || number[i] > UINT32_MAX)
+			count = -EINVAL;
+		else
+			parsing->options->sensitive_layer[i] = (uint32_t)number[i];
+	}
+	if (count < 0)
+		return refuse(parsing, row, text, "expected numbers of layers such as 3,40");
+	parsing->options->sensitive_count = (uint32_t)count;
+	return 0;
+}
+
+/* ---- tuning ---- */
+
+static int take_slru_split(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	struct policy_tuning *tuning = &parsing->options->tuning;
+	double share[POLICY_SEGMENTS_MAX];
+	int count = parse_reals(text, ':', share, POLICY_SEGMENTS_MAX);
+
+	for (int i = 0; i < count; i++)
+		if (share[i] <= 0)
+			count = -EINVAL;
+	if (count < 0)
+		return refuse(parsing, row, text, "expected at most eight shares above 0 such as 1:1:2");
+	for (int i = 0; i < count; i++)
+		tuning->slru_split[i] = (float)share[i];
+	tuning->slru_segments = (uint32_t)count;
+	return 0;
+}
+
+/* Of cost: as many as POLICY_RATES, each above `least`. */
+static int take_rates(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	int halves = strcmp(row->name, "half-lives") == 0;
+	float *to = halves ? parsing->options->tuning.half_life : parsing->options->tuning.rate_weight;
+	double value[POLICY_RATES];
+	int count = parse_reals(text, ':', value, POLICY_RATES);
+
+	for (int i = 0; i < count; i++)
+		if (value[i] < 0 || (halves && value[i] == 0))
+			count = -EINVAL;
+	if (count != (int)POLICY_RATES)
+		return refuse(parsing, row, text, "expected three numbers such as 1:16:128");
+	for (uint32_t i = 0; i < POLICY_RATES; i++)
+		to[i] = (float)value[i];
+	return 0;
+}
+
+static int take_tuning(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	const char *at = text;
+	double value;
+
+	if (parse_real(&at, "", &value) < 0 || value < row->least || value > row->most)
+		return refuse(parsing, row, text, "out of range");
+	*(float *)((char *)parsing->options + row->field_off) = (float)value;
+	return 0;
+}
+
+static int take_seed(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	if (parse_u64(text, UINT64_MAX, &parsing->options->seed) == 0)
+		return 0;
+	return refuse(parsing, row, text, "expected a whole number");
+}
+
+/* ---- the table ---- */
+
+#define FIELD(name) offsetof(struct sim_options, name)
+#define TUNING(name) offsetof(struct sim_options, tuning.name)
+#define MANY (SIM_SWEEP | SIM_PLOT)
+
+static const struct option_row table[] = {
+	{"trace", "FILE|DIR...", "what is replayed", SIM_ANY_VERB, WORDS, 0, 0, 0, take_traces},
+	{"eval", "FILE|DIR...", "the same", SIM_ANY_VERB, WORDS, 0, 0, 0, take_traces},
+	{"train", "FILE|DIR...", "what priors, preloads and capacities are learned from", SIM_ANY_VERB, WORDS, 0, 0, 0, take_train},
+	{"policy", "NAME[,NAME...]", "policies to replay", SIM_RUN | MANY, OWN, 0, 0, 0, take_policies},
+	{"baseline", "NAME", "what must be beaten; default lru", SIM_GATE, OWN, FIELD(baseline), 0, 0, take_one_policy},
+	{"candidate", "NAME", "what must beat it; default cost", SIM_GATE, OWN, FIELD(candidate), 0, 0, take_one_policy},
+	{"slots-per-layer", "N", "objects that fit in each layer's pool", SIM_ANY_VERB, OWN, 0, 0, 0, take_capacity},
+	{"objects", "N|P%", "objects that fit in all", SIM_ANY_VERB, OWN, 0, 0, 0, take_capacity},
+	{"budget", "SIZE|P%", "bytes that fit in all; needs --manifest", SIM_ANY_VERB, OWN, 0, 0, 0, take_capacity},
+	{"manifest", "FILE", "bytes and costs of each layer's experts", SIM_ANY_VERB, TEXT, FIELD(manifest), 0, 0, NULL},
+	{"pool", "layer|global|soft", "from whom room is taken", SIM_ANY_VERB, OWN, 0, 0, 0, take_pool},
+	{"semantics", "batch|access|block64", "what is looked up before what is placed", SIM_ANY_VERB, OWN, 0, 0, 0, take_semantics},
+	{"seed-residents", "FILE|LIST", "resident before the first access", SIM_ANY_VERB, TEXT, FIELD(seed_residents), 0, 0, NULL},
+	{"preload", NULL, "the most used of --train are resident before the first access", SIM_RUN | MANY, FLAG, FIELD(preloads), 0, 0, NULL},
+	{"cold", NULL, "nothing is preloaded from --train", SIM_GATE, FLAG, FIELD(is_cold), 0, 0, NULL},
+	{"arms", NULL, "each policy cold and preloaded, and the preload alone", SIM_RUN, FLAG, FIELD(shows_arms), 0, 0, NULL},
+	{"null", NULL, "also on a shuffled trace, beside lru and belady", SIM_RUN, FLAG, FIELD(shows_null), 0, 0, NULL},
+	{"capacities", "equal|train", "of layer pools", SIM_ANY_VERB, OWN, 0, 0, 0, take_capacities},
+	{"phase", "decode|prefill|all", "of traces that mark phases", SIM_ANY_VERB, OWN, 0, 0, 0, take_phase},
+	{"format", "NAME", "of the traces; default: by their first line", SIM_ANY_VERB, OWN, 0, 0, 0, take_format},
+	{"experts", "N", "of a layer, where the traces do not tell", SIM_ANY_VERB, NUMBER, FIELD(experts), 1, SIM_EXPERTS_MAX, NULL},
+	{"miss-us", "N", "felt microseconds a miss, without a manifest", SIM_ANY_VERB, REAL, FIELD(miss_us), 0, 1e9, NULL},
+	{"read-gbps", "N", "bandwidth, for a manifest without felt times", SIM_ANY_VERB, REAL, FIELD(read_gbps), 1e-6, 1e6, NULL},
+	{"felt-fraction", "N", "share of reading that is felt, likewise", SIM_ANY_VERB, REAL, FIELD(felt_fraction), 0, 1, NULL},
+	{"minimum-gain", "N", "mean felt wait must fall by that share", SIM_GATE, REAL, FIELD(minimum_gain), 0, 1, NULL},
+	{"maximum-regression", "N", "and in no category rise by more than that", SIM_GATE, REAL, FIELD(maximum_regression), 0, 1e6, NULL},
+	{"felt-scales", "N,N...", "with every felt time times each of these", SIM_GATE, OWN, 0, 0, 0, take_scales},
+	{"sensitivity-layers", "N,N...", "and with one of these layers alone", SIM_GATE, OWN, 0, 0, 0, take_layers},
+	{"slru-split", "A:B:...", "shares of slru's segments, lowest first", SIM_ANY_VERB, OWN, 0, 0, 0, take_slru_split},
+	{"window-share", "N", "of tinylfu", SIM_ANY_VERB, OWN, TUNING(window_share), 0, 1, take_tuning},
+	{"protected-share", "N", "of tinylfu", SIM_ANY_VERB, OWN, TUNING(protected_share), 0, 1, take_tuning},
+	{"pin-share", "N", "of lru+pin", SIM_ANY_VERB, OWN, TUNING(pin_share), 0, 1, take_tuning},
+	{"half-lives", "A:B:C", "of cost, in visits of a layer", SIM_ANY_VERB, OWN, 0, 0, 0, take_rates},
+	{"rate-weights", "A:B:C", "of cost", SIM_ANY_VERB, OWN, 0, 0, 0, take_rates},
+	{"prior-weight", "N", "of cost", SIM_ANY_VERB, OWN, TUNING(prior_weight), 0, 1e6, take_tuning},
+	{"soft-ceiling", "N", "of a soft pool, times the equal share", SIM_ANY_VERB, OWN, TUNING(soft_ceiling), 1, 1e6, take_tuning},
+	{"hysteresis", "N", "a miss is placed if worth that much more than its victim", SIM_ANY_VERB, REAL, FIELD(hysteresis), 0, 1e6, NULL},
+	{"threads", "N", "default: as many as there are CPUs", SIM_ANY_VERB, NUMBER, FIELD(threads), 1, SIM_THREADS_MAX, NULL},
+	{"seed", "N", "of what is drawn at random", SIM_ANY_VERB, OWN, 0, 0, 0, take_seed},
+	{"temporary", "DIR", "for files as large as the traces; default TMPDIR or /tmp", SIM_ANY_VERB, TEXT, FIELD(temporary), 0, 0, NULL},
+	{"out", "DIR", "where the pictures go", SIM_PLOT, TEXT, FIELD(out), 0, 0, NULL},
+	{"progress", NULL, "on standard error, even if that is no terminal", SIM_ANY_VERB, FLAG, FIELD(wants_progress), 0, 0, NULL},
+	{"json", NULL, "one JSON object", SIM_RUN | SIM_SWEEP | SIM_GATE, FLAG, FIELD(as_json), 0, 0, NULL},
+	{"csv", NULL, "comma-separated lines", SIM_RUN | SIM_SWEEP, FLAG, FIELD(as_csv), 0, 0, NULL},
+	{"help", NULL, "these lines", SIM_ANY_VERB, FLAG, FIELD(wants_help), 0, 0, NULL},
+};
+
+void sim_options_describe(FILE *out, enum sim_verb verb)
+{
+	for (size_t i = 0; i < CNRE_COUNT_OF(table); i++) {
+		char option[64];
+
+		if (!(table[i].verbs & verb))
+			continue;
+		(void)snprintf(option, sizeof option, "--%s %s", table[i].name, table[i].argument != NULL ? table[i].argument : "");
+		fprintf(out, "  %-34s %s\n", option, table[i].summary);
+	}
+}
+
+/* ---- names ---- */
+
+#define NAME_BYTES 32u
+
+/* Letters to add, drop or change (Levenshtein); of the first NAME_BYTES. */
+static unsigned distance(const char *a, size_t a_bytes, const char *b)
+{
+	unsigned row[NAME_BYTES + 1], b_bytes = (unsigned)strnlen(b, NAME_BYTES);
+
+	for (unsigned i = 0; i <= b_bytes; i++)
+		row[i] = i;
+	for (size_t k = 0; k < a_bytes && k < NAME_BYTES; k++) {
+		unsigned diagonal = row[0];
+
+		row[0] = (unsigned)k + 1;
+		for (unsigned i = 1; i <= b_bytes; i++) {
+			unsigned changed = diagonal + (a[k] != b[i - 1]);
+
+			diagonal = row[i];
+			row[i] = (row[i] < row[i - 1] ? row[i] : row[i - 1]) + 1;
+			if (row[i] > changed)
+				row[i] = changed;
+		}
+	}
+	return row[b_bytes];
+}
+
+static int refuse_name(const struct parsing *parsing, const char *argument, size_t name_bytes)
+{
+	unsigned verb = parsing->options->verb;
+	const struct option_row *nearest = NULL;
+
+	for (size_t i = 0; i < CNRE_COUNT_OF(table); i++)
+		if ((table[i].verbs & verb) && (nearest == NULL || distance(argument + 2, name_bytes, table[i].name) <
+									   distance(argument + 2, name_bytes, nearest->name)))
+			nearest = &table[i];
+	return cnre_message(parsing->message, parsing->message_bytes, -EINVAL, "%.80s: no such option; the nearest is --%s",
+			    argument, nearest->name);
+}
+
+static const struct option_row *find_row(unsigned verb, const char *name, size_t name_bytes)
+{
+	for (size_t i = 0; i < CNRE_COUNT_OF(table); i++)
+		if ((table[i].verbs & verb) && strlen(table[i].name) == name_bytes &&
+		    memcmp(table[i].name, name, name_bytes) == 0)
+			return &table[i];
+	return NULL;
+}
+
+/* ---- the line ---- */
+
+static int take_value(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	switch (row->kind) {
+	case TEXT:
+		*(const char **)((char *)parsing->options + row->field_off) = text;
+		return *text != '\0' ? 0 : refuse(parsing, row, text, "expected a name");
+	case NUMBER:
+		return take_number(parsing, row, text);
+	case REAL:
+		return take_real(parsing, row, text);
+	default:
+		return row->take(parsing, row, text);
+	}
+}
+
+/* The option at argv[*index] and what belongs to it. */
+static int take_option(struct parsing *parsing, char **argv, int *index)
+{
+	const char *argument = argv[*index], *equals = strchr(argument, '=');
+	size_t name_bytes = equals != NULL ? (size_t)(equals - argument) - 2 : strlen(argument + 2);
+	const struct option_row *row = find_row(parsing->options->verb, argument + 2, name_bytes);
+	const char *text = equals != NULL ? equals + 1 : NULL;
+	int r;
+
+	if (row == NULL)
+		return refuse_name(parsing, argument, name_bytes);
+	if (row->kind == FLAG) {
+		*(int *)((char *)parsing->options + row->field_off) = 1;
+		return text == NULL ? 0 : refuse(parsing, row, text, "takes no value");
+	}
+	if (text == NULL && argv[*index + 1] != NULL)
+		text = argv[++*index];
+	if (text == NULL)
+		return refuse(parsing, row, "", row->argument);
+	r = take_value(parsing, row, text);
+	while (r == 0 && row->kind == WORDS && argv[*index + 1] != NULL && argv[*index + 1][0] != '-')
+		r = take_value(parsing, row, argv[++*index]);
+	return r;
+}
+
+static void set_defaults(struct sim_options *options, enum sim_verb verb)
+{
+	*options = (struct sim_options){
+		.verb = verb,
+		.baseline = "lru",
+		.candidate = "cost",
+		.minimum_gain = 0.10,
+		.maximum_regression = 0.03,
+		.scale = {0.5, 1, 1.5},
+		.scale_count = 3,
+		.phases = SIM_PHASE_ALL,
+		.hysteresis = -1,
+		.read_gbps = 3,
+		.felt_fraction = 1,
+		.miss_us = 1000,
+		.seed = 1,
+		.out = ".",
+	};
+	policy_tuning_default(&options->tuning);
+}
+
+static int check_together(const struct parsing *parsing)
+{
+	const struct sim_options *options = parsing->options;
+	const char *wrong = NULL;
+
+	if (options->trace.count == 0)
+		wrong = "no trace: give --trace FILE";
+	else if (options->policy_count == 0 && options->verb != SIM_GATE)
+		wrong = "no policy: give --policy NAME[,NAME...]";
+	else if (options->capacity_count == 0 && options->verb != SIM_PLOT)
+		wrong = "no size of the cache: give --slots-per-layer N, --objects N or --budget SIZE";
+	else if (options->capacity_count > 1 && !(options->verb & MANY))
+		wrong = "several sizes of the cache: sweep takes them";
+	else if (options->train.count == 0 && (options->preloads || options->trains_capacities))
+		wrong = "--preload and --capacities train: need --train FILE";
+	else if (options->shows_arms && options->train.count == 0 && options->seed_residents == NULL)
+		wrong = "--arms: needs --seed-residents or --train, which say what is preloaded";
+	if (wrong != NULL)
+		return cnre_message(parsing->message, parsing->message_bytes, -EINVAL, "%s", wrong);
+	return 0;
+}
+
+int sim_options_parse(int argc, char **argv, enum sim_verb verb, struct sim_options *ret_options, char *message,
+		      size_t message_bytes)
+{
+	struct sim_options options;
+	struct parsing parsing = {.options = &options, .message = message, .message_bytes = message_bytes};
+	int r = 0;
+
+	set_defaults(&options, verb);
+	for (int i = 1; r == 0 && i < argc; i++) {
+		if (strncmp(argv[i], "--", 2) != 0)
+			r = cnre_message(message, message_bytes, -EINVAL, "%.80s: expected an option", argv[i]);
+		else
+			r = take_option(&parsing, argv, &i);
+	}
+	if (r == 0 && !options.wants_help)
+		r = check_together(&parsing);
+	if (r < 0) {
+		sim_options_close(&options);
+		return r;
+	}
+	*ret_options = options;
+	return 0;
+}
+
+void sim_options_close(struct sim_options *options)
+{
+	sim_paths_close(&options->trace);
+	sim_paths_close(&options->train);
+	free(options->policy_text);
+	options->policy_text = NULL;
+}
