@@ -7,8 +7,6 @@
 #include <sched.h>
 #include <stdint.h>
 
-#define THREADS_MAX 256u
-
 struct crew {
 	const struct sim_jobs *jobs;
 	pthread_mutex_t lock;        /* over all that follows, and progress */
@@ -64,10 +62,10 @@ int sim_jobs_run(const struct sim_jobs *jobs)
 {
 	struct crew crew = {.jobs = jobs, .lock = PTHREAD_MUTEX_INITIALIZER};
 	uint32_t wanted = jobs->threads != 0 ? jobs->threads : count_cpus(), started = 0;
-	pthread_t thread[THREADS_MAX];
+	pthread_t thread[SIM_JOB_THREADS_MAX];
 
-	if (wanted > THREADS_MAX)
-		wanted = THREADS_MAX;
+	if (wanted > SIM_JOB_THREADS_MAX)
+		wanted = SIM_JOB_THREADS_MAX;
 	if (wanted > jobs->count)
 		wanted = jobs->count;
 	/* This thread works too, so a machine that gives no more threads is slower and not an error. */

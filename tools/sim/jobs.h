@@ -8,8 +8,10 @@
 
 #include <stdint.h>
 
+#define SIM_JOB_THREADS_MAX 256u
+
 struct sim_jobs {
-	uint32_t count, threads;     /* threads 0: one a CPU that this process may use */
+	uint32_t count, threads;     /* threads 0: one a CPU that this process may use; at most SIM_JOB_THREADS_MAX */
 	int (*run)(void *context, uint32_t job); /* 0 or -errno; after a failure no further job begins */
 	void (*progress)(void *context, uint32_t done, uint32_t count); /* after each job, one at a time; NULL */
 	void *context;

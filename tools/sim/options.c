@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/message.h"
 #include "base/size.h"
+#include "tools/sim/jobs.h"
 #include "tools/sim/paths.h"
 
 #include <errno.h>
@@ -403,7 +404,7 @@ static const struct option_row table[] = {
 	{"prior-weight", "N", "of cost", SIM_ANY_VERB, OWN, TUNING(prior_weight), 0, 1e6, take_tuning},
 	{"soft-ceiling", "N", "of a soft pool, times the equal share", SIM_ANY_VERB, OWN, TUNING(soft_ceiling), 1, 1e6, take_tuning},
 	{"hysteresis", "N", "a miss is placed if worth that much more than its victim", SIM_ANY_VERB, REAL, FIELD(hysteresis), 0, 1e6, NULL},
-	{"threads", "N", "default: as many as there are CPUs", SIM_ANY_VERB, NUMBER, FIELD(threads), 1, SIM_THREADS_MAX, NULL},
+	{"threads", "N", "default: as many as there are CPUs", SIM_ANY_VERB, NUMBER, FIELD(threads), 1, SIM_JOB_THREADS_MAX, NULL},
 	{"seed", "N", "of what is drawn at random", SIM_ANY_VERB, OWN, 0, 0, 0, take_seed},
 	{"temporary", "DIR", "for files as large as the traces; default TMPDIR or /tmp", SIM_ANY_VERB, TEXT, FIELD(temporary), 0, 0, NULL},
 	{"out", "DIR", "where the pictures go", SIM_PLOT, TEXT, FIELD(out), 0, 0, NULL},

@@ -12,7 +12,6 @@
 #define SIM_CAPACITIES_MAX 64u
 #define SIM_SCALES_MAX 16u
 #define SIM_SENSITIVE_LAYERS_MAX 256u
-#define SIM_THREADS_MAX 256u
 
 enum sim_verb { SIM_RUN = 1, SIM_SWEEP = 2, SIM_GATE = 4, SIM_PLOT = 8, SIM_ANY_VERB = 15 };
 

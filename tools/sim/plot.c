@@ -51,17 +51,27 @@ static void write_sweep(FILE *to, const struct sim_sweep *sweep, const struct si
 	fputs("END\n", to);
 }
 
-/* Likewise of one size: number of the layer, slots that it may have or, without a bound of its own, that it has. */
+/* 1: a fixed share of its own for every layer; the ceilings of a soft pool are more than there is. */
+static int has_shares(const struct sim_study_arm *arm, const struct sim_counts *counts)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < counts->layer_count; i++)
+		bytes += counts->layer[i].capacity * sim_arm_object_bytes(&arm->arm, &arm->model, i);
+	return bytes <= sim_arm_budget(&arm->arm, &arm->model);
+}
+
+/* Likewise of one size: number of the layer, slots of its own or, where room is shared, what it had in the end. */
 static void write_layers(FILE *to, const struct sim_sweep *sweep, const struct sim_study *study, uint32_t first)
 {
 	fputs("$layers << END\n", to);
 	for (uint32_t i = first; i < first + study->options->policy_count; i++) {
 		const struct sim_counts *counts = &sweep->result[i].counts;
+		int shares = has_shares(&sweep->arm[i], counts);
 
-		for (uint32_t layer = 0; layer < counts->layer_count; layer++)
-			fprintf(to, "%u %u\n", study->geometry->number[layer],
-				counts->layer[layer].capacity == POLICY_NONE ? counts->layer[layer].resident :
-									       counts->layer[layer].capacity);
+		for (uint32_t k = 0; k < counts->layer_count; k++)
+			fprintf(to, "%u %u\n", study->geometry->number[k],
+				shares ? counts->layer[k].capacity : counts->layer[k].resident);
 		fputs("\n\n", to);
 	}
 	fputs("END\n", to);
@@ -89,7 +99,7 @@ static void write_script(FILE *to, const struct sim_sweep *sweep, const struct s
 
 	write_sweep(to, sweep, study);
 	write_layers(to, sweep, study, middle);
-	fputs("set grid\nset key outside\nset encoding utf8\n", to);
+	fputs("set grid\nset yrange [0:]\nset key outside\nset encoding utf8\n", to);
 	write_picture(to, options, "misses", "set xlabel 'cache, % of all experts'\nset ylabel 'misses per lookup'", "$sweep", "1:2");
 	write_picture(to, options, "felt", "set xlabel 'cache, % of all experts'\nset ylabel 'felt wait, us per token'", "$sweep",
 		      "1:3");
