@@ -297,6 +297,12 @@ $(out)/bench-bin/bench_loader: $(out)/obj/tests/bench/bench_loader.o $(call arch
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) -luring
 
+# Replays, without the rest of cnre-sim; tests/bench/sim.sh builds and runs it.
+bench-sim-bin: $(out)/bench-bin/bench_sim
+$(out)/bench-bin/bench_sim: $(out)/obj/tests/bench/bench_sim.o $(call archives,sim policy model base)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
+
 # What a client sees: these use the library as an engine does, and the folders beside it for what to compare with.
 client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath restart death)
 $(client_benches): $(out)/bench-bin/%: $(out)/obj/tests/bench/%.o $(library) $(call archives,model base)
@@ -372,7 +378,7 @@ help:
 	@sed -n '/^# make/,/^VERSION/s/^# //p' Makefile
 
 .SECONDARY:
-.PHONY: all clean check-one bench-loader-bin tests stress fuzzers build-asan build-tsan build-fuzz soak crash crash-programs check check-asan check-tsan check-header \
+.PHONY: all clean check-one bench-loader-bin bench-sim-bin tests stress fuzzers build-asan build-tsan build-fuzz soak crash crash-programs check check-asan check-tsan check-header \
 	check-install lint fuzz bench demo setup setup-build setup-demo install install-units uninstall dist help FORCE
 FORCE:
 -include $(shell find $(out)/obj -name '*.d' 2>/dev/null)
