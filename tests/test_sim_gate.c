@@ -65,12 +65,19 @@ Test(sim_gate, wrong_command_lines_are_exit_status_2)
 	folder_remove(&folder);
 }
 
+static double baseline_wait(const json_t *object, unsigned setting)
+{
+	const json_t *categories =
+		json_object_get(json_array_get(json_object_get(object, "settings"), setting), "categories");
+
+	return json_number_value(json_object_get(json_object_get(categories, "skewed"), "baseline_felt_wait_s"));
+}
+
 Test(sim_gate, both_begin_with_the_most_used_of_the_train_traces)
 {
 	struct folder folder;
 	struct captured with, cold;
 	json_t *a, *b;
-	const char *path = "baseline_felt_wait_s";
 
 	make_folder(&folder);
 	with = gate(&folder, "gate --candidate lru --eval %s --train %s --objects 32 --json");
@@ -81,18 +88,11 @@ Test(sim_gate, both_begin_with_the_most_used_of_the_train_traces)
 	for (unsigned i = 0; i < 2; i++) {
 		const json_t *categories =
 			json_object_get(json_array_get(json_object_get(i == 0 ? a : b, "settings"), 0), "categories");
-		const json_t *skewed = json_object_get(categories, "skewed");
-
 		cr_expect_eq(json_object_size(categories), 2);
-		cr_expect_eq(json_number_value(json_object_get(skewed, path)),
-			     json_number_value(json_object_get(skewed, "candidate_felt_wait_s")));
+		cr_expect_eq(baseline_wait(i == 0 ? a : b, 0),
+			     json_number_value(json_object_get(json_object_get(categories, "skewed"), "candidate_felt_wait_s")));
 	}
-	cr_expect_lt(json_number_value(json_object_get(
-			     json_object_get(json_object_get(json_array_get(json_object_get(a, "settings"), 0), "categories"), "skewed"),
-			     path)),
-		     json_number_value(json_object_get(
-			     json_object_get(json_object_get(json_array_get(json_object_get(b, "settings"), 0), "categories"), "skewed"),
-			     path)));
+	cr_expect_lt(baseline_wait(a, 0), baseline_wait(b, 0));
 	json_decref(a);
 	json_decref(b);
 	captured_free(&with);
@@ -114,6 +114,10 @@ Test(sim_gate, every_setting_is_judged_and_one_that_fails_is_enough)
 	cr_expect_eq(json_array_size(json_object_get(object, "settings")), 5);
 	cr_expect(json_is_true(json_object_get(object, "passed")));
 	cr_expect_eq(json_array_size(json_object_get(object, "reasons")), 0);
+	cr_expect_float_eq(baseline_wait(object, 0), 0.5 * baseline_wait(object, 1), 1e-9);
+	cr_expect_float_eq(baseline_wait(object, 2), 1.5 * baseline_wait(object, 1), 1e-9);
+	cr_expect_lt(baseline_wait(object, 3), baseline_wait(object, 1)); /* a layer of four at a half */
+	cr_expect_gt(baseline_wait(object, 3), baseline_wait(object, 0));
 	json_decref(object);
 	captured_free(&captured);
 	folder_remove(&folder);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Manual pages: mandoc's errors fail, its warnings are shown; cnrectl's verbs and the manager's options all stand in
-# their pages. tests/lint/manuals.sh PAGE..., in the root of a tree.
+# Manual pages: mandoc's errors fail, its warnings are shown; cnrectl's verbs, and the options of the manager and of
+# cnre-sim, all stand in their pages. tests/lint/manuals.sh PAGE..., in the root of a tree.
 set -u
 command -v mandoc >/dev/null || { echo 'mandoc is not installed' && exit 77; }
 bad=0
@@ -30,6 +30,7 @@ done
 # shellcheck disable=SC2046 # words
 {
 	has doc/man/cnre-managerd.8 Fl $(sed -n 's/^SETTING("\([a-z-]*\)", \([A-Z]*\),.*/\2 -\1/p' manager/settings_table.h | sed -n '/^LATER/!s/^[A-Z]* //p')
+	has doc/man/cnre-sim.1 Fl $(sed -n 's/^\t{"\([a-z-]*\)", .*SIM_.*/-\1/p' tools/sim/options.c)
 	has doc/man/cnrectl.1 Cm $(sed -n 's/^\t\.name = "\([a-z]*\)",$/\1/p' tools/ctl/*.c)
 }
 exit $bad

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define BLOCK 64u                    /* of SIM_BLOCK64 */
+#define STEPS_MAX (1u << 26)         /* a trace may claim any number of tokens, and there is a sum for each */
 
 enum { IS_RESIDENT = 1, IS_SEEDED = 2 };
 
@@ -398,6 +399,8 @@ static int open_arrays(struct replay *replay)
 	uint32_t experts = most_experts(geometry);
 
 	replay->step_count = count_steps(replay->trace);
+	if (replay->step_count > STEPS_MAX)
+		return -EFBIG;
 	replay->mark = calloc(geometry->object_count, sizeof *replay->mark);
 	replay->flags = calloc(geometry->object_count, 1);
 	replay->object_bytes = calloc(geometry->layer_count, sizeof *replay->object_bytes);

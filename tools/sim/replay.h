@@ -60,7 +60,8 @@ int sim_arm_is_below_cycle(const struct sim_arm *arm, const struct sim_model *mo
  *
  * @future   for belady, of this trace and of the arm's semantics; otherwise NULL
  *
- * Returns: 0 (ret_counts is the caller's to close), -ENOENT (no such policy), -EINVAL (an arm that cannot be), -ENOMEM.
+ * Returns: 0 (ret_counts is the caller's to close), -ENOENT (no such policy), -EINVAL (an arm that cannot be), -EFBIG (more
+ *          tokens than steps can be told apart for), -ENOMEM.
  */
 int sim_replay(const struct sim_arm *arm, const struct sim_model *model, const struct sim_trace *trace,
 	       const struct sim_future *future, struct sim_counts *ret_counts);

@@ -140,7 +140,10 @@ int sim_sweep(int argc, char **argv)
 		r = (options.as_json ? print_json : print_lines)(&sweep, &study);
 		sim_sweep_close(&sweep);
 	}
-	status = r < 0 ? sim_say_error(verb, r) : SIM_DONE;
+	if (r == -EINVAL)
+		status = sim_say(verb, SIM_USAGE, "a cache of one of these sizes would hold no object");
+	else
+		status = r < 0 ? sim_say_error(verb, r) : SIM_DONE;
 	sim_end(&options, &study);
 	return status;
 }
