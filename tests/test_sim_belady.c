@@ -92,7 +92,8 @@ Test(sim_belady, no_sequence_of_decisions_misses_less)
 		search = (struct search){.object = hand.object, .count = 11, .slots = 2};
 		cr_expect_eq(misses_of(&hand, "belady", 2), fewest_misses(&search, 0, 0), "seed %lu", seed);
 		search.may_bypass = 1;
-		cr_expect_eq(misses_of(&hand, "belady-bypass", 2), fewest_misses(&search, 0, 0), "seed %lu with bypass", seed);
+		cr_expect_eq(misses_of(&hand, "belady-bypass", 2), fewest_misses(&search, 0, 0), "seed %lu with bypass",
+			     seed);
 		hand_trace_close(&hand);
 	}
 }
@@ -106,8 +107,10 @@ Test(sim_belady, no_policy_beats_it_in_the_same_pool)
 	hand_trace_fill(&hand, 200, 1, 0, 5);
 	for (unsigned i = 0; policy_name_at(i) != NULL; i++)
 		for (enum policy_pool pool = POLICY_POOL_GLOBAL; pool <= POLICY_POOL_LAYER; pool++) {
-			struct sim_arm arm = {
-				.policy = "belady-bypass", .capacity = {SIM_OBJECTS, 24}, .pool = pool, .hysteresis = -1};
+			struct sim_arm arm = {.policy = "belady-bypass",
+					      .capacity = {SIM_OBJECTS, 24},
+					      .pool = pool,
+					      .hysteresis = -1};
 			struct sim_counts best = hand_trace_replay(&hand, &arm), counts;
 
 			arm.policy = policy_name_at(i);
@@ -145,9 +148,13 @@ Test(sim_belady, seeds_that_are_never_used_go_first)
 
 /* ---- libCacheSim, commit aa0fc40, on the decode rows of a real trace: exact ---- */
 
-static const struct { const char *policy; enum policy_pool pool; uint64_t objects, misses; } oracle[] = {
+static const struct {
+	const char *policy;
+	enum policy_pool pool;
+	uint64_t objects, misses;
+} oracle[] = {
 	{"lru", POLICY_POOL_GLOBAL, 500, 20244},    {"lru", POLICY_POOL_GLOBAL, 1000, 12055},
-	{"lru", POLICY_POOL_LAYER, 500, 20189},	    {"lru", POLICY_POOL_LAYER, 1000, 12200},
+	{"lru", POLICY_POOL_LAYER, 500, 20189},     {"lru", POLICY_POOL_LAYER, 1000, 12200},
 	{"belady", POLICY_POOL_GLOBAL, 500, 11372}, {"belady", POLICY_POOL_GLOBAL, 1000, 6114},
 	{"belady", POLICY_POOL_LAYER, 500, 12613},  {"belady", POLICY_POOL_LAYER, 1000, 6779},
 };
@@ -167,7 +174,8 @@ Test(sim_belady, counts_are_those_of_libcachesim)
 	if (access(path, R_OK) != 0)
 		cr_skip_test("%s is not here (CNRE_TRACES)", path);
 	cr_assert_eq(sim_traces_open(&trace, &geometry, &path, 1, &load, message, sizeof message), 0, "%s", message);
-	cr_assert_eq(sim_manifest_open(&manifest, NULL, geometry, 1, 1, 1000, message, sizeof message), 0, "%s", message);
+	cr_assert_eq(sim_manifest_open(&manifest, NULL, geometry, 1, 1, 1000, message, sizeof message), 0, "%s",
+		     message);
 	hand.trace = *trace;
 	hand.geometry = *geometry;
 	hand.model = (struct sim_model){.geometry = geometry, .manifest = &manifest};
@@ -180,8 +188,8 @@ Test(sim_belady, counts_are_those_of_libcachesim)
 		struct sim_counts counts = hand_trace_replay(&hand, &arm);
 
 		cr_expect_eq(counts.accesses, 36864);
-		cr_expect_eq(counts.misses, oracle[i].misses, "%s %lu in pool %d: %lu", oracle[i].policy, oracle[i].objects,
-			     oracle[i].pool, counts.misses);
+		cr_expect_eq(counts.misses, oracle[i].misses, "%s %lu in pool %d: %lu", oracle[i].policy,
+			     oracle[i].objects, oracle[i].pool, counts.misses);
 		sim_counts_close(&counts);
 	}
 	sim_manifest_close(&manifest);

@@ -25,8 +25,8 @@ static void expect(const struct folder *folder, const char *format, int status, 
 	struct captured captured = gate(folder, format);
 
 	cr_expect_eq(captured.status, status, "%s: %d: %s%s", format, captured.status, captured.out, captured.error);
-	cr_expect_not_null(strstr(status == SIM_USAGE ? captured.error : captured.out, says), "%s: %s%s", format, captured.out,
-			   captured.error);
+	cr_expect_not_null(strstr(status == SIM_USAGE ? captured.error : captured.out, says), "%s: %s%s", format,
+			   captured.out, captured.error);
 	captured_free(&captured);
 }
 
@@ -44,10 +44,12 @@ Test(sim_gate, passes_where_the_candidate_is_better_by_enough_and_fails_with_rea
 
 	make_folder(&folder);
 	/* Nothing beats the optimum, and it beats all. */
-	expect(&folder, "gate --baseline lru --candidate belady --eval %s --objects 32", SIM_DONE, "belady passes against lru");
+	expect(&folder, "gate --baseline lru --candidate belady --eval %s --objects 32", SIM_DONE,
+	       "belady passes against lru");
 	expect(&folder, "gate --baseline belady --candidate lru --eval %s --objects 32", SIM_FAILED, "skewed waits");
 	expect(&folder, "gate --baseline lru --candidate lru --eval %s --objects 32", SIM_FAILED, "falls by 0.00 %");
-	expect(&folder, "gate --baseline lru --candidate lru --eval %s --objects 32 --minimum-gain 0", SIM_DONE, "lru passes");
+	expect(&folder, "gate --baseline lru --candidate lru --eval %s --objects 32 --minimum-gain 0", SIM_DONE,
+	       "lru passes");
 	folder_remove(&folder);
 }
 
@@ -90,7 +92,8 @@ Test(sim_gate, both_begin_with_the_most_used_of_the_train_traces)
 			json_object_get(json_array_get(json_object_get(i == 0 ? a : b, "settings"), 0), "categories");
 		cr_expect_eq(json_object_size(categories), 2);
 		cr_expect_eq(baseline_wait(i == 0 ? a : b, 0),
-			     json_number_value(json_object_get(json_object_get(categories, "skewed"), "candidate_felt_wait_s")));
+			     json_number_value(
+				     json_object_get(json_object_get(categories, "skewed"), "candidate_felt_wait_s")));
 	}
 	cr_expect_lt(baseline_wait(a, 0), baseline_wait(b, 0));
 	json_decref(a);
@@ -108,7 +111,8 @@ Test(sim_gate, every_setting_is_judged_and_one_that_fails_is_enough)
 	json_t *object;
 
 	make_folder(&folder);
-	captured = gate(&folder, "gate --baseline lru --candidate belady --eval %s --objects 32 --sensitivity-layers 2 --json");
+	captured = gate(&folder,
+			"gate --baseline lru --candidate belady --eval %s --objects 32 --sensitivity-layers 2 --json");
 	object = json_loads(captured.out, 0, NULL);
 	cr_assert_not_null(object);
 	cr_expect_eq(json_array_size(json_object_get(object, "settings")), 5);

@@ -35,7 +35,8 @@ Test(sim_jobs, every_job_runs_once_for_any_number_of_threads)
 {
 	for (uint32_t threads = 0; threads < 9; threads++) {
 		struct tally tally = {.fails_from = UINT32_MAX};
-		struct sim_jobs jobs = {.count = 1000, .threads = threads, .run = count, .progress = report, .context = &tally};
+		struct sim_jobs jobs = {
+			.count = 1000, .threads = threads, .run = count, .progress = report, .context = &tally};
 
 		cr_assert_eq(sim_jobs_run(&jobs), 0);
 		for (uint32_t i = 0; i < 1000; i++)

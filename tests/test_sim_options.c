@@ -40,8 +40,9 @@ Test(sim_options, words_after_an_option_of_files_are_files_until_the_next_option
 	char message[SIM_MESSAGE_BYTES];
 
 	make(&folder);
-	cr_assert_eq(parse(&folder, SIM_RUN, "run --trace %s/a.grp %s/b.grp --policy lru,cost --objects 25%%", &options, message), 0,
-		     "%s", message);
+	cr_assert_eq(parse(&folder, SIM_RUN, "run --trace %s/a.grp %s/b.grp --policy lru,cost --objects 25%%", &options,
+			   message),
+		     0, "%s", message);
 	cr_expect_eq(options.trace.count, 2);
 	cr_expect_eq(options.policy_count, 2);
 	cr_expect_str_eq(options.policy[1], "cost");
@@ -58,8 +59,8 @@ Test(sim_options, values_may_follow_an_equals_sign_and_sizes_have_suffixes)
 	char message[SIM_MESSAGE_BYTES];
 
 	make(&folder);
-	cr_assert_eq(parse(&folder, SIM_SWEEP, "sweep --trace=%s/a.grp --policy=slru --slru-split=1:1:2 --budget=4K,1G", &options,
-			   message),
+	cr_assert_eq(parse(&folder, SIM_SWEEP, "sweep --trace=%s/a.grp --policy=slru --slru-split=1:1:2 --budget=4K,1G",
+			   &options, message),
 		     0, "%s", message);
 	cr_expect_eq(options.capacity_count, 2);
 	cr_expect_eq(options.capacity[1].capacity.amount, 1u << 30);
@@ -71,7 +72,9 @@ Test(sim_options, values_may_follow_an_equals_sign_and_sizes_have_suffixes)
 
 Test(sim_options, what_is_wrong_is_refused_with_what_is_right_and_output_untouched)
 {
-	static const struct { const char *line, *says; } wrong[] = {
+	static const struct {
+		const char *line, *says;
+	} wrong[] = {
 		{"run --trace %s/a.grp --policy lru --objets 4", "nearest is --objects"},
 		{"run --trace %s/a.grp --policy lru --objects 4 --slots-per-layer 4", "twice"},
 		{"run --trace %s/a.grp --policy lru --objects -4", "above 0"},
@@ -117,7 +120,8 @@ Test(sim_options, of_a_folder_the_files_of_the_split_are_taken_in_order)
 	folder_write(&folder, "train_01_a.grp", "0 0 0\n", 6);
 	folder_write(&folder, "eval.grp", "0 0 0\n", 6);
 	folder_write(&folder, "manifest.json", "{}", 2);
-	cr_assert_eq(parse(&folder, SIM_GATE, "gate --eval %s --train %s --objects 4", &options, message), 0, "%s", message);
+	cr_assert_eq(parse(&folder, SIM_GATE, "gate --eval %s --train %s --objects 4", &options, message), 0, "%s",
+		     message);
 	cr_assert_eq(options.trace.count, 2);
 	cr_expect_not_null(strstr(options.trace.path[0], "/eval_01_a.grp"));
 	cr_expect_not_null(strstr(options.trace.path[1], "/eval_02_b.grp"));

@@ -23,7 +23,8 @@ static struct captured plot(const struct folder *folder, const char *format)
 
 Test(sim_plot, draws_three_pictures_as_svg_and_png)
 {
-	static const char *const names[] = {"misses.svg", "misses.png", "felt.svg", "felt.png", "layers.svg", "layers.png"};
+	static const char *const names[] = {"misses.svg", "misses.png", "felt.svg",
+					    "felt.png",   "layers.svg", "layers.png"};
 	struct folder folder;
 	struct captured captured;
 	struct stat status;

@@ -23,8 +23,8 @@ static struct sim_arm objects(const char *policy, uint64_t amount)
 	return (struct sim_arm){.policy = policy, .capacity = {SIM_OBJECTS, amount}, .hysteresis = -1};
 }
 
-static void expect(const struct hand_trace *hand, struct sim_arm arm, uint64_t hits, uint64_t misses, uint64_t evictions,
-		   uint64_t bypasses)
+static void expect(const struct hand_trace *hand, struct sim_arm arm, uint64_t hits, uint64_t misses,
+		   uint64_t evictions, uint64_t bypasses)
 {
 	struct sim_counts counts = hand_trace_replay(hand, &arm);
 
@@ -177,7 +177,8 @@ Test(sim_replay, felt_wait_is_by_visit_and_summed_by_token)
 Test(sim_replay, a_budget_is_counted_in_bytes)
 {
 	struct hand_trace hand;
-	struct sim_arm arm = {.policy = "lru", .capacity = {SIM_BYTES, 10}, .pool = POLICY_POOL_GLOBAL, .hysteresis = -1};
+	struct sim_arm arm = {
+		.policy = "lru", .capacity = {SIM_BYTES, 10}, .pool = POLICY_POOL_GLOBAL, .hysteresis = -1};
 
 	hand_trace_open(&hand, 2, 4, 1);
 	hand.manifest.layer[0].resident_bytes = 4;
@@ -342,15 +343,20 @@ Test(sim_replay, unknown_policy_is_enoent_and_output_untouched)
 
 /* ---- what Colibri's engines counted ---- */
 
-struct vector { const char *file; enum sim_semantics semantics; uint32_t slots; uint64_t hits, misses; };
+struct vector {
+	const char *file;
+	enum sim_semantics semantics;
+	uint32_t slots;
+	uint64_t hits, misses;
+};
 
 static const struct vector vectors[] = {
-	{"glm-tiny", SIM_BLOCK64, 4, 928, 2313},  {"glm-tiny", SIM_BLOCK64, 5, 1137, 2104},
-	{"glm-tiny", SIM_BLOCK64, 6, 1338, 1903}, {"glm-tiny", SIM_BLOCK64, 8, 1732, 1509},
+	{"glm-tiny", SIM_BLOCK64, 4, 928, 2313},   {"glm-tiny", SIM_BLOCK64, 5, 1137, 2104},
+	{"glm-tiny", SIM_BLOCK64, 6, 1338, 1903},  {"glm-tiny", SIM_BLOCK64, 8, 1732, 1509},
 	{"glm-tiny", SIM_BLOCK64, 10, 2144, 1097}, {"glm-tiny", SIM_BLOCK64, 12, 2539, 702},
-	{"olmoe-a", SIM_ACCESS, 4, 64, 400},	  {"olmoe-a", SIM_ACCESS, 8, 196, 268},
-	{"olmoe-a", SIM_ACCESS, 12, 326, 138},	  {"olmoe-b", SIM_ACCESS, 4, 77, 967},
-	{"olmoe-b", SIM_ACCESS, 8, 293, 751},	  {"olmoe-b", SIM_ACCESS, 12, 485, 559},
+	{"olmoe-a", SIM_ACCESS, 4, 64, 400},       {"olmoe-a", SIM_ACCESS, 8, 196, 268},
+	{"olmoe-a", SIM_ACCESS, 12, 326, 138},     {"olmoe-b", SIM_ACCESS, 4, 77, 967},
+	{"olmoe-b", SIM_ACCESS, 8, 293, 751},      {"olmoe-b", SIM_ACCESS, 12, 485, 559},
 };
 
 static void replay_vector(const struct vector *vector, const char *path)
@@ -365,7 +371,8 @@ static void replay_vector(const struct vector *vector, const char *path)
 	struct sim_counts counts;
 
 	cr_assert_eq(sim_traces_open(&trace, &geometry, &path, 1, &load, message, sizeof message), 0, "%s", message);
-	cr_assert_eq(sim_manifest_open(&manifest, NULL, geometry, 1, 1, 1000, message, sizeof message), 0, "%s", message);
+	cr_assert_eq(sim_manifest_open(&manifest, NULL, geometry, 1, 1, 1000, message, sizeof message), 0, "%s",
+		     message);
 	hand.trace = *trace;
 	hand.model = (struct sim_model){.geometry = geometry, .manifest = &manifest};
 	counts = hand_trace_replay(&hand, &arm);

@@ -51,7 +51,8 @@ Test(sim_run, json_has_the_names_that_outside_programs_read)
 
 	folder_make(&folder);
 	folder_write(&folder, "a.grp", "0 0 0 1\n1 0 0 2\n", 16);
-	object = json_in_folder(&folder, sim_run, "run --trace %s/a.grp --policy lru,belady --slots-per-layer 2 --json");
+	object =
+		json_in_folder(&folder, sim_run, "run --trace %s/a.grp --policy lru,belady --slots-per-layer 2 --json");
 	cr_expect_eq(number(object, "lru", "accesses"), 4);
 	cr_expect_eq(number(object, "lru", "hits"), 1);
 	cr_expect_eq(number(object, "lru", "misses"), 3);
@@ -65,15 +66,17 @@ Test(sim_run, json_has_the_names_that_outside_programs_read)
 Test(sim_run, a_manifest_gives_bytes_and_felt_times)
 {
 	static const char manifest[] =
-		"{\"layers\": {\"0\": {\"resident_bytes\": 1024, \"read_bytes\": 2048, \"felt_miss_us\": 500, \"max_experts\": 3}}}";
+		"{\"layers\": {\"0\": {\"resident_bytes\": 1024, \"read_bytes\": 2048, \"felt_miss_us\": 500, "
+		"\"max_experts\": 3}}}";
 	struct folder folder;
 	json_t *object;
 
 	folder_make(&folder);
 	folder_write(&folder, "a.grp", "0 0 0 1\n1 0 0 2\n", 16);
 	folder_write(&folder, "m.json", manifest, sizeof manifest - 1);
-	object = json_in_folder(&folder, sim_run,
-				"run --trace %s/a.grp --manifest %s/m.json --policy lru --budget 2K --pool layer --json");
+	object = json_in_folder(
+		&folder, sim_run,
+		"run --trace %s/a.grp --manifest %s/m.json --policy lru --budget 2K --pool layer --json");
 	cr_expect_float_eq(number(object, "lru", "felt_wait_s"), 0.0015, 1e-12);
 	cr_expect_eq(number(object, "lru", "read_bytes"), 3 * 2048);
 	cr_expect_eq(number(object, "lru", "avoided_bytes"), 2048);
@@ -83,7 +86,9 @@ Test(sim_run, a_manifest_gives_bytes_and_felt_times)
 
 Test(sim_run, wrong_command_lines_are_exit_status_2_and_say_what_to_do)
 {
-	static const struct { const char *line, *says; } wrong[] = {
+	static const struct {
+		const char *line, *says;
+	} wrong[] = {
 		{"run --policy lru --objects 4", "--trace"},
 		{"run --trace %s/a.grp --objects 4", "--policy"},
 		{"run --trace %s/a.grp --policy lru", "--slots-per-layer"},
@@ -127,8 +132,8 @@ Test(sim_run, a_trace_is_not_evaluated_that_was_learned_from_under_any_name)
 		(void)folder_path(&folder, soft ? "soft.grp" : "hard.grp", path[1], sizeof path[1]);
 		cr_assert_eq(soft ? symlink(path[0], path[1]) : link(path[0], path[1]), 0);
 		captured = in_folder(&folder, sim_run,
-				     soft ? "run --trace %s/a.grp --train %s/soft.grp --policy lru --objects 4" :
-					    "run --trace %s/a.grp --train %s/hard.grp --policy lru --objects 4");
+				     soft ? "run --trace %s/a.grp --train %s/soft.grp --policy lru --objects 4"
+					  : "run --trace %s/a.grp --train %s/hard.grp --policy lru --objects 4");
 		cr_expect_eq(captured.status, SIM_USAGE);
 		cr_expect_not_null(strstr(captured.error, "one file"), "%s", captured.error);
 		captured_free(&captured);
@@ -160,7 +165,8 @@ Test(sim_run, a_pool_below_one_token_cycle_is_warned_about_for_lru_and_not_for_c
 
 	folder_make(&folder);
 	sim_files_write(&folder, "a.grp", 60, 4, 0, 0, 1);
-	captured = in_folder(&folder, sim_run, "run --trace %s/a.grp --policy lru,cost --objects 15 --pool global --json");
+	captured =
+		in_folder(&folder, sim_run, "run --trace %s/a.grp --policy lru,cost --objects 15 --pool global --json");
 	cr_expect_eq(captured.status, SIM_DONE);
 	cr_expect_not_null(strstr(captured.error, "run: lru: warning"), "%s", captured.error);
 	cr_expect_null(strstr(captured.error, "run: cost: warning"), "%s", captured.error);
@@ -169,9 +175,9 @@ Test(sim_run, a_pool_below_one_token_cycle_is_warned_about_for_lru_and_not_for_c
 }
 
 /*
- * Goal: a hot set that held in training and does not hold now must not be sold as the policy's merit or fault: seeded is
- * compared with seeded, cold with cold. Method: train on hot experts 0.., evaluate on uniform routing; four arms. The
- * difference between the starts is larger than any between the policies, and is told apart from it.
+ * Goal: a hot set that held in training and does not hold now must not be sold as the policy's merit or fault: seeded
+ * is compared with seeded, cold with cold. Method: train on hot experts 0.., evaluate on uniform routing; four arms.
+ * The difference between the starts is larger than any between the policies, and is told apart from it.
  */
 Test(sim_run, a_trained_hot_set_that_does_not_hold_costs_at_most_3_percent_against_lru_of_the_same_start)
 {
@@ -181,13 +187,16 @@ Test(sim_run, a_trained_hot_set_that_does_not_hold_costs_at_most_3_percent_again
 	folder_make(&folder);
 	sim_files_write(&folder, "train.grp", 300, 4, 0, 0, 1);
 	sim_files_write(&folder, "eval.grp", 300, 0, 0, 0, 2);
-	object = json_in_folder(&folder, sim_run,
-				"run --trace %s/eval.grp --train %s/train.grp --policy lru,cost,lfu --objects 25%% --arms --json");
+	object = json_in_folder(
+		&folder, sim_run,
+		"run --trace %s/eval.grp --train %s/train.grp --policy lru,cost,lfu --objects 25%% --arms --json");
 	for (unsigned preloaded = 0; preloaded < 2; preloaded++) {
-		const char *cost = preloaded ? "cost/preloaded" : "cost/cold", *lru = preloaded ? "lru/preloaded" : "lru/cold";
+		const char *cost = preloaded ? "cost/preloaded" : "cost/cold",
+			   *lru = preloaded ? "lru/preloaded" : "lru/cold";
 
-		cr_expect_leq(number(object, cost, "felt_wait_s"), 1.03 * number(object, lru, "felt_wait_s"), "%s: %f, %f", cost,
-			      number(object, cost, "felt_wait_s"), number(object, lru, "felt_wait_s"));
+		cr_expect_leq(number(object, cost, "felt_wait_s"), 1.03 * number(object, lru, "felt_wait_s"),
+			      "%s: %f, %f", cost, number(object, cost, "felt_wait_s"),
+			      number(object, lru, "felt_wait_s"));
 	}
 	cr_expect_eq(number(object, "lru/cold", "seed_hits"), 0);
 	cr_expect_eq(number(object, "lru/cold", "startup_bytes"), 0);
@@ -210,9 +219,11 @@ Test(sim_run, the_null_keeps_no_order_so_lru_gains_less_there)
 	object = json_in_folder(&folder, sim_run, "run --trace %s/a.grp --policy lru,cost --objects 32 --null --json");
 	headroom = json_object_get(object, "headroom");
 	lru = json_object_get(headroom, "lru");
-	cr_expect_gt(json_number_value(json_object_get(lru, "null_misses")), 1.2 * json_number_value(json_object_get(lru, "misses")));
+	cr_expect_gt(json_number_value(json_object_get(lru, "null_misses")),
+		     1.2 * json_number_value(json_object_get(lru, "misses")));
 	cr_expect_eq(json_number_value(json_object_get(lru, "misses")), number(object, "lru", "misses"));
-	cr_expect_not_null(json_object_get(json_object_get(json_object_get(headroom, "policies"), "cost"), "gap_closed"));
+	cr_expect_not_null(
+		json_object_get(json_object_get(json_object_get(headroom, "policies"), "cost"), "gap_closed"));
 	json_decref(object);
 	folder_remove(&folder);
 }
@@ -275,7 +286,8 @@ Test(sim_run, csv_has_a_line_for_each_policy_and_size)
 
 	folder_make(&folder);
 	sim_files_write(&folder, "a.grp", 20, 2, 0, 0, 1);
-	captured = in_folder(&folder, sim_sweep, "sweep --trace %s/a.grp --policy lru,fifo --slots-per-layer 4,8,16 --csv");
+	captured = in_folder(&folder, sim_sweep,
+			     "sweep --trace %s/a.grp --policy lru,fifo --slots-per-layer 4,8,16 --csv");
 	cr_assert_eq(captured.status, SIM_DONE, "%s", captured.error);
 	for (const char *at = captured.out; *at != '\0'; at++)
 		lines += *at == '\n';

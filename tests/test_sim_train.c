@@ -65,7 +65,8 @@ Test(sim_train, capacities_go_half_way_to_where_they_save_misses_and_never_over_
 {
 	struct hand_trace hand;
 	struct sim_train train;
-	struct sim_arm arm = {.policy = "lru", .capacity = {SIM_OBJECTS, 6}, .pool = POLICY_POOL_LAYER, .hysteresis = -1};
+	struct sim_arm arm = {
+		.policy = "lru", .capacity = {SIM_OBJECTS, 6}, .pool = POLICY_POOL_LAYER, .hysteresis = -1};
 	uint32_t capacity[2];
 
 	hand_trace_open(&hand, 2, 8, 1);
@@ -96,7 +97,7 @@ Test(sim_train, marginals_are_at_the_misses_of_the_train_traces)
 	hand.manifest.layer[0].hidden_us = hand.manifest.layer[1].hidden_us = 1000;
 	for (uint32_t token = 0; token < 40; token++) {
 		HAND_ROW(&hand, token, 0, (int)(token * 2 % 8), (int)(token * 2 % 8 + 1)); /* always two misses */
-		HAND_ROW(&hand, token, 1, 0, 1);					   /* never again */
+		HAND_ROW(&hand, token, 1, 0, 1);                                           /* never again */
 	}
 	cr_assert_eq(sim_train_open(&train, &hand.trace, 1, &hand.geometry), 0);
 	cr_assert_eq(sim_train_marginals(&train, &arm, &hand.model, miss_us), 0);

@@ -9,8 +9,9 @@ static const struct verdict_rules rules = {.minimum_gain = 0.10, .maximum_regres
 
 static struct verdict of_two(double a, double b)
 {
-	const struct verdict_category category[] = {{.name = "a", .baseline_us = 1000, .candidate_us = a, .tokens = 10},
-						    {.name = "b", .baseline_us = 1000, .candidate_us = b, .tokens = 10}};
+	const struct verdict_category category[] = {
+		{.name = "a", .baseline_us = 1000, .candidate_us = a, .tokens = 10},
+		{.name = "b", .baseline_us = 1000, .candidate_us = b, .tokens = 10}};
 
 	return verdict_of(category, 2, &rules);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lookups a second of replays on one core: bench_sim TRACE [POLICY...] replays the trace with a quarter of its objects
- * against each policy, and against the LRU that a program would otherwise have: a chained hash table of nodes from malloc
- * in a doubly linked list, access by access, in the same pool, counting hits and nothing else. Reading is not measured.
+ * against each policy, and against the LRU that a program would otherwise have: a chained hash table of nodes from
+ * malloc in a doubly linked list, access by access, in the same pool, counting hits and nothing else. Reading is not
+ * measured.
  */
 #include "base/clock.h"
 #include "tools/sim/replay.h"
@@ -20,7 +21,7 @@ struct node {
 };
 
 struct textbook {
-	struct node ends;            /* newest at ends.older, oldest at ends.newer */
+	struct node ends; /* newest at ends.older, oldest at ends.newer */
 	struct node **bucket;
 	uint32_t mask, count, capacity;
 };
@@ -142,7 +143,9 @@ int main(int argc, char **argv)
 	struct sim_model model;
 	struct sim_trace *trace;
 	char message[512] = "";
-	int r = argc < 2 ? -EINVAL : sim_traces_open(&trace, &geometry, (const char *const *)&argv[1], 1, &load, message, sizeof message);
+	int r = argc < 2 ? -EINVAL
+			 : sim_traces_open(&trace, &geometry, (const char *const *)&argv[1], 1, &load, message,
+					   sizeof message);
 
 	if (r == 0)
 		r = sim_manifest_open(&manifest, NULL, geometry, 1, 1, 1000, message, sizeof message);

@@ -30,7 +30,7 @@ done
 # shellcheck disable=SC2046 # words
 {
 	has doc/man/cnre-managerd.8 Fl $(sed -n 's/^SETTING("\([a-z-]*\)", \([A-Z]*\),.*/\2 -\1/p' manager/settings_table.h | sed -n '/^LATER/!s/^[A-Z]* //p')
-	has doc/man/cnre-sim.1 Fl $(sed -n 's/^\t{"\([a-z-]*\)", .*SIM_.*/-\1/p' tools/sim/options.c)
+	has doc/man/cnre-sim.1 Fl $(sed -n 's/^\t[A-Z]*_ROW("\([a-z-]*\)", .*/-\1/p' tools/sim/options.c)
 	has doc/man/cnrectl.1 Cm $(sed -n 's/^\t\.name = "\([a-z]*\)",$/\1/p' tools/ctl/*.c)
 }
 exit $bad

@@ -21,8 +21,12 @@ void hand_trace_open(struct hand_trace *hand, uint32_t layers, uint32_t experts,
 		hand->geometry.first_object[i + 1] = (i + 1) * experts;
 		for (uint32_t k = 0; k < experts; k++)
 			hand->geometry.layer_of[i * experts + k] = i;
-		hand->manifest.layer[i] = (struct sim_layer_cost){
-			.resident_bytes = 1, .read_bytes = 1, .felt_miss_us = 1000, .max_experts = experts, .numa_node = -1, .tier = "ram"};
+		hand->manifest.layer[i] = (struct sim_layer_cost){.resident_bytes = 1,
+								  .read_bytes = 1,
+								  .felt_miss_us = 1000,
+								  .max_experts = experts,
+								  .numa_node = -1,
+								  .tier = "ram"};
 	}
 	hand->model = (struct sim_model){.geometry = &hand->geometry, .manifest = &hand->manifest};
 }
@@ -130,7 +134,8 @@ struct sim_counts hand_trace_replay(const struct hand_trace *hand, const struct 
 	struct sim_counts counts;
 
 	if (sim_policy_is_belady(arm->policy))
-		cr_assert_eq(sim_future_open(&future, &hand->trace, &hand->geometry, arm->semantics != SIM_ACCESS, NULL), 0);
+		cr_assert_eq(
+			sim_future_open(&future, &hand->trace, &hand->geometry, arm->semantics != SIM_ACCESS, NULL), 0);
 	cr_assert_eq(sim_replay(arm, &hand->model, &hand->trace, &future, &counts), 0, "%s", arm->policy);
 	sim_future_close(&future);
 	sim_counts_finish(&counts);

@@ -32,8 +32,8 @@ static void write_row(FILE *to, uint32_t token, uint32_t layer, double skew, uin
 	putc('\n', to);
 }
 
-void sim_files_write(const struct folder *folder, const char *name, uint32_t tokens, double skew, uint32_t hot, uint32_t drift,
-		     uint64_t seed)
+void sim_files_write(const struct folder *folder, const char *name, uint32_t tokens, double skew, uint32_t hot,
+		     uint32_t drift, uint64_t seed)
 {
 	uint64_t state = seed * 2 + 1;
 	char *text;

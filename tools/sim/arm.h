@@ -15,6 +15,7 @@ struct sim_arm_setup {
 int sim_arm_setup_open(struct sim_arm_setup *ret_made, const struct sim_arm *arm, const struct sim_model *model);
 void sim_arm_setup_close(struct sim_arm_setup *made);
 
-int sim_policy_bypasses(const char *policy); /* 1: belady that places nothing that is needed later than what it replaces */
+/* 1: belady that places nothing that is needed later than what it replaces */
+int sim_policy_bypasses(const char *policy);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Farthest next use; see belady.h. Residents stand in heaps, farthest on top: one in all where the pool is global, one a
- * layer otherwise. Objects of a layer are adjacent numbers, so every heap has a range of one array.
+ * Farthest next use; see belady.h. Residents stand in heaps, farthest on top: one in all where the pool is global, one
+ * a layer otherwise. Objects of a layer are adjacent numbers, so every heap has a range of one array.
  */
 #include "tools/sim/belady.h"
 
@@ -14,8 +14,8 @@
 
 struct marking {
 	uint64_t *next_use;
-	uint64_t *first, *last;      /* [object_count] numbers of its lookups, or BELADY_NEVER */
-	uint32_t *mark;              /* [object_count] visit that saw it */
+	uint64_t *first, *last; /* [object_count] numbers of its lookups, or BELADY_NEVER */
+	uint32_t *mark;         /* [object_count] visit that saw it */
 	uint64_t lookups;
 };
 
@@ -38,7 +38,8 @@ static void mark_trace(struct marking *marking, const struct sim_trace *trace, i
 	for (uint64_t i = 0; i < trace->row_count; i++) {
 		const struct sim_row *row = &trace->row[i], *before = i > 0 ? row - 1 : NULL;
 
-		if (before == NULL || before->call != row->call || before->layer != row->layer || before->client != row->client)
+		if (before == NULL || before->call != row->call || before->layer != row->layer ||
+		    before->client != row->client)
 			visit++;
 		for (uint32_t k = 0; k < row->count; k++) {
 			uint32_t object = trace->object[row->first + k];
@@ -100,7 +101,7 @@ void sim_future_close(struct sim_future *future)
 /* ---- heaps ---- */
 
 struct heap {
-	uint32_t *object;            /* its range of belady.heap_object */
+	uint32_t *object; /* its range of belady.heap_object */
 	uint32_t count;
 };
 
@@ -108,12 +109,12 @@ struct belady {
 	struct policy *book;
 	const struct sim_future *future;
 	uint32_t heap_count;
-	struct heap *heap;           /* [heap_count] */
-	uint32_t *heap_object;       /* [object_count] */
-	uint32_t *at;                /* [object_count] where in its heap */
-	uint64_t *next_use;          /* [object_count] */
-	uint32_t *layer_of;          /* [object_count] */
-	uint32_t *aside;             /* [object_count] leased ones, taken off a heap while it is searched */
+	struct heap *heap;     /* [heap_count] */
+	uint32_t *heap_object; /* [object_count] */
+	uint32_t *at;          /* [object_count] where in its heap */
+	uint64_t *next_use;    /* [object_count] */
+	uint32_t *layer_of;    /* [object_count] */
+	uint32_t *aside;       /* [object_count] leased ones, taken off a heap while it is searched */
 };
 
 /* Ties by number: the same trace gives the same victims everywhere. */

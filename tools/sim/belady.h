@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Farthest next use (Belady), what no policy that cannot see the future beats: in the same pools, with the same leases
- * and the same order of lookups as the policies, so that the gap is the policy's and not the rules'. Much of that gap is
- * luck: on a shuffled trace, where nothing can be learned, it is wide too.
+ * and the same order of lookups as the policies, so that the gap is the policy's and not the rules'. Much of that gap
+ * is luck: on a shuffled trace, where nothing can be learned, it is wide too.
  */
 #ifndef CNRE_SIM_BELADY_H
 #define CNRE_SIM_BELADY_H

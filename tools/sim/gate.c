@@ -17,7 +17,7 @@
 /* Felt times under which both are judged: those of one layer, or of all, times a factor. */
 struct setting {
 	double scale;
-	uint32_t layer;              /* of the geometry; POLICY_NONE: all */
+	uint32_t layer; /* of the geometry; POLICY_NONE: all */
 };
 
 struct gate {
@@ -26,7 +26,7 @@ struct gate {
 	struct sim_capacity capacity;
 	uint32_t category_count, setting_count;
 	struct verdict_category *category; /* [trace_count] at most */
-	uint32_t *category_of;       /* [trace_count] */
+	uint32_t *category_of;             /* [trace_count] */
 	struct setting *setting;
 	uint32_t failed_count;
 	json_t *settings, *reasons;
@@ -154,14 +154,14 @@ static void judge(struct gate *gate, const struct verdict *verdict, const char *
 	if (verdict->passed)
 		return; /* and no reason against it */
 	if (verdict->gain < options->minimum_gain)
-		add_reason(gate, "%s: mean felt wait falls by %.2f %%, and %.2f %% are asked for", name, 100 * verdict->gain,
-			   100 * options->minimum_gain);
+		add_reason(gate, "%s: mean felt wait falls by %.2f %%, and %.2f %% are asked for", name,
+			   100 * verdict->gain, 100 * options->minimum_gain);
 	for (uint32_t i = 0; i < gate->category_count; i++) {
 		double regression = verdict_regression(&gate->category[i]);
 
 		if (regression > options->maximum_regression)
-			add_reason(gate, "%s: %s waits %.2f %% more, and %.2f %% are allowed", name, gate->category[i].name,
-				   100 * regression, 100 * options->maximum_regression);
+			add_reason(gate, "%s: %s waits %.2f %% more, and %.2f %% are allowed", name,
+				   gate->category[i].name, 100 * regression, 100 * options->maximum_regression);
 	}
 }
 
@@ -179,16 +179,17 @@ static void note_setting(struct gate *gate, const struct setting *setting, const
 		const struct verdict_category *category = &gate->category[i];
 
 		json_object_set_new(categories, category->name,
-				    json_pack("{s:f, s:f, s:I, s:o}", "baseline_felt_wait_s", category->baseline_us / 1e6,
-					      "candidate_felt_wait_s", category->candidate_us / 1e6, "tokens",
-					      (json_int_t)category->tokens, "regression",
-					      real_or_null(verdict_regression(category))));
+				    json_pack("{s:f, s:f, s:I, s:o}", "baseline_felt_wait_s",
+					      category->baseline_us / 1e6, "candidate_felt_wait_s",
+					      category->candidate_us / 1e6, "tokens", (json_int_t)category->tokens,
+					      "regression", real_or_null(verdict_regression(category))));
 	}
-	json_array_append_new(gate->settings,
-			      json_pack("{s:f, s:o, s:b, s:o, s:o}", "scale", setting->scale, "layer",
-					setting->layer == POLICY_NONE ? json_null() :
-									json_integer(gate->study->geometry->number[setting->layer]),
-					"passed", verdict->passed, "gain", real_or_null(verdict->gain), "categories", categories));
+	json_array_append_new(
+		gate->settings,
+		json_pack("{s:f, s:o, s:b, s:o, s:o}", "scale", setting->scale, "layer",
+			  setting->layer == POLICY_NONE ? json_null()
+							: json_integer(gate->study->geometry->number[setting->layer]),
+			  "passed", verdict->passed, "gain", real_or_null(verdict->gain), "categories", categories));
 }
 
 static void print_setting(const struct gate *gate, const struct verdict *verdict, const char *name)
@@ -198,8 +199,8 @@ static void print_setting(const struct gate *gate, const struct verdict *verdict
 		const struct verdict_category *category = &gate->category[i];
 
 		printf("  %-24s %12.0f %12.0f us a token %+8.2f %%\n", category->name,
-		       category->baseline_us / (double)category->tokens, category->candidate_us / (double)category->tokens,
-		       100 * verdict_regression(category));
+		       category->baseline_us / (double)category->tokens,
+		       category->candidate_us / (double)category->tokens, 100 * verdict_regression(category));
 	}
 }
 
@@ -253,17 +254,17 @@ static int judge_settings(struct gate *gate)
 
 static int print_json(const struct gate *gate)
 {
-	return sim_report_print(stdout,
-				json_pack("{s:b, s:s, s:s, s:f, s:f, s:O, s:O}", "passed", gate->failed_count == 0, "baseline",
-					  gate->options->baseline, "candidate", gate->options->candidate, "minimum_gain",
-					  gate->options->minimum_gain, "maximum_regression", gate->options->maximum_regression,
-					  "reasons", gate->reasons, "settings", gate->settings));
+	return sim_report_print(
+		stdout, json_pack("{s:b, s:s, s:s, s:f, s:f, s:O, s:O}", "passed", gate->failed_count == 0, "baseline",
+				  gate->options->baseline, "candidate", gate->options->candidate, "minimum_gain",
+				  gate->options->minimum_gain, "maximum_regression", gate->options->maximum_regression,
+				  "reasons", gate->reasons, "settings", gate->settings));
 }
 
 static int print_reasons(const struct gate *gate)
 {
-	printf("%s %s %s\n", gate->options->candidate, gate->failed_count == 0 ? "passes against" : "does not pass against",
-	       gate->options->baseline);
+	printf("%s %s %s\n", gate->options->candidate,
+	       gate->failed_count == 0 ? "passes against" : "does not pass against", gate->options->baseline);
 	for (size_t i = 0; i < json_array_size(gate->reasons); i++)
 		printf("  %s\n", json_string_value(json_array_get(gate->reasons, i)));
 	return fflush(stdout) == 0 ? 0 : -errno;
@@ -300,7 +301,8 @@ static int execute(struct gate *gate)
 	int r = open_gate(gate);
 
 	if (r == -ENOENT)
-		return sim_say(verb, SIM_USAGE, "--sensitivity-layers: no layer of that number has experts in these traces");
+		return sim_say(verb, SIM_USAGE,
+			       "--sensitivity-layers: no layer of that number has experts in these traces");
 	if (r == -EINVAL)
 		return sim_say(verb, SIM_USAGE, "the cache would hold no object");
 	for (uint32_t i = 0; r == 0 && i < gate->study->trace_count; i++)

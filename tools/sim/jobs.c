@@ -9,7 +9,7 @@
 
 struct crew {
 	const struct sim_jobs *jobs;
-	pthread_mutex_t lock;        /* over all that follows, and progress */
+	pthread_mutex_t lock; /* over all that follows, and progress */
 	uint32_t next, done, failed_job;
 	int error;
 };

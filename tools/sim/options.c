@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command line of the replaying verbs; see options.h. An option is a line of the table and, unless it is of a common kind, a function. */
+/*
+ * Command line of the replaying verbs; see options.h. An option is a line of the table and, unless it is of a common
+ * kind, a function.
+ */
 #include "tools/sim/options.h"
 
 #include "base/check.h"
@@ -26,14 +29,16 @@ struct option_row {
 	const char *name, *argument, *summary;
 	unsigned verbs;
 	enum kind kind;
-	size_t field_off;            /* FLAG int, TEXT const char *, NUMBER uint32_t, REAL double */
-	double least, most;          /* NUMBER, REAL */
-	int (*take)(struct parsing *parsing, const struct option_row *row, const char *text); /* OWN; WORDS: each of them */
+	size_t field_off;   /* FLAG int, TEXT const char *, NUMBER uint32_t, REAL double */
+	double least, most; /* NUMBER, REAL */
+	int (*take)(struct parsing *parsing, const struct option_row *row,
+		    const char *text); /* OWN; WORDS: each of them */
 };
 
 static int refuse(const struct parsing *parsing, const struct option_row *row, const char *text, const char *expected)
 {
-	return cnre_message(parsing->message, parsing->message_bytes, -EINVAL, "--%s %.80s: %s", row->name, text, expected);
+	return cnre_message(parsing->message, parsing->message_bytes, -EINVAL, "--%s %.80s: %s", row->name, text,
+			    expected);
 }
 
 /* ---- numbers ---- */
@@ -112,9 +117,13 @@ static int parse_reals(const char *text, char separator, double *value, uint32_t
 
 /* ---- words ---- */
 
-struct word { const char *name; int value; };
+struct word {
+	const char *name;
+	int value;
+};
 
-static int take_word(struct parsing *parsing, const struct option_row *row, const char *text, const struct word *words, int *ret_value)
+static int take_word(struct parsing *parsing, const struct option_row *row, const char *text, const struct word *words,
+		     int *ret_value)
 {
 	char expected[128] = "known:";
 
@@ -143,7 +152,8 @@ static int take_pool(struct parsing *parsing, const struct option_row *row, cons
 
 static int take_semantics(struct parsing *parsing, const struct option_row *row, const char *text)
 {
-	static const struct word words[] = {{"batch", SIM_BATCH}, {"access", SIM_ACCESS}, {"block64", SIM_BLOCK64}, {NULL, 0}};
+	static const struct word words[] = {
+		{"batch", SIM_BATCH}, {"access", SIM_ACCESS}, {"block64", SIM_BLOCK64}, {NULL, 0}};
 	int value, r = take_word(parsing, row, text, words, &value);
 
 	if (r == 0)
@@ -255,7 +265,9 @@ static int parse_capacity(const char *text, enum sim_unit unit, struct sim_capac
 
 static int take_capacity(struct parsing *parsing, const struct option_row *row, const char *text)
 {
-	enum sim_unit unit = strcmp(row->name, "budget") == 0 ? SIM_BYTES : row->name[0] == 'o' ? SIM_OBJECTS : SIM_SLOTS_PER_LAYER;
+	enum sim_unit unit = strcmp(row->name, "budget") == 0 ? SIM_BYTES
+			     : row->name[0] == 'o'            ? SIM_OBJECTS
+							      : SIM_SLOTS_PER_LAYER;
 	struct sim_options *options = parsing->options;
 	char *copy = strdup(text), *rest = copy, *one;
 	int r = copy == NULL ? -ENOMEM : 0;
@@ -267,7 +279,8 @@ static int take_capacity(struct parsing *parsing, const struct option_row *row, 
 			r = refuse(parsing, row, text, "too many");
 		else if (parse_capacity(one, unit, &options->capacity[options->capacity_count]) < 0)
 			r = refuse(parsing, row, one,
-				   unit == SIM_BYTES ? "expected a size such as 120G, or 25%" : "expected a number above 0, or a share such as 25%");
+				   unit == SIM_BYTES ? "expected a size such as 120G, or 25%"
+						     : "expected a number above 0, or a share such as 25%");
 		else
 			options->capacity_count++;
 	}
@@ -363,56 +376,72 @@ static int take_seed(struct parsing *parsing, const struct option_row *row, cons
 /* ---- the table ---- */
 
 #define FIELD(name) offsetof(struct sim_options, name)
-#define TUNING(name) offsetof(struct sim_options, tuning.name)
+#define ANY SIM_ANY_VERB
 #define MANY (SIM_SWEEP | SIM_PLOT)
 
+/* A row a line. */
+/* clang-format off */
+#define WORDS_ROW(name, argument, verbs, take, summary) {name, argument, summary, verbs, WORDS, 0, 0, 0, take},
+#define OWN_ROW(name, argument, verbs, take, summary) {name, argument, summary, verbs, OWN, 0, 0, 0, take},
+#define POLICY_ROW(name, field, summary) {name, "NAME", summary, SIM_GATE, OWN, FIELD(field), 0, 0, take_one_policy},
+#define TUNING_ROW(name, field, least, most, summary) \
+	{name, "N", summary, ANY, OWN, FIELD(tuning.field), least, most, take_tuning},
+#define FLAG_ROW(name, verbs, field, summary) {name, NULL, summary, verbs, FLAG, FIELD(field), 0, 0, NULL},
+#define TEXT_ROW(name, argument, verbs, field, summary) \
+	{name, argument, summary, verbs, TEXT, FIELD(field), 0, 0, NULL},
+#define NUMBER_ROW(name, verbs, field, least, most, summary) \
+	{name, "N", summary, verbs, NUMBER, FIELD(field), least, most, NULL},
+#define REAL_ROW(name, verbs, field, least, most, summary) \
+	{name, "N", summary, verbs, REAL, FIELD(field), least, most, NULL},
+
 static const struct option_row table[] = {
-	{"trace", "FILE|DIR...", "what is replayed", SIM_ANY_VERB, WORDS, 0, 0, 0, take_traces},
-	{"eval", "FILE|DIR...", "the same", SIM_ANY_VERB, WORDS, 0, 0, 0, take_traces},
-	{"train", "FILE|DIR...", "what priors, preloads and capacities are learned from", SIM_ANY_VERB, WORDS, 0, 0, 0, take_train},
-	{"policy", "NAME[,NAME...]", "policies to replay", SIM_RUN | MANY, OWN, 0, 0, 0, take_policies},
-	{"baseline", "NAME", "what must be beaten; default lru", SIM_GATE, OWN, FIELD(baseline), 0, 0, take_one_policy},
-	{"candidate", "NAME", "what must beat it; default cost", SIM_GATE, OWN, FIELD(candidate), 0, 0, take_one_policy},
-	{"slots-per-layer", "N", "objects that fit in each layer's pool", SIM_ANY_VERB, OWN, 0, 0, 0, take_capacity},
-	{"objects", "N|P%", "objects that fit in all", SIM_ANY_VERB, OWN, 0, 0, 0, take_capacity},
-	{"budget", "SIZE|P%", "bytes that fit in all; needs --manifest", SIM_ANY_VERB, OWN, 0, 0, 0, take_capacity},
-	{"manifest", "FILE", "bytes and costs of each layer's experts", SIM_ANY_VERB, TEXT, FIELD(manifest), 0, 0, NULL},
-	{"pool", "layer|global|soft", "from whom room is taken", SIM_ANY_VERB, OWN, 0, 0, 0, take_pool},
-	{"semantics", "batch|access|block64", "what is looked up before what is placed", SIM_ANY_VERB, OWN, 0, 0, 0, take_semantics},
-	{"seed-residents", "FILE|LIST", "resident before the first access", SIM_ANY_VERB, TEXT, FIELD(seed_residents), 0, 0, NULL},
-	{"preload", NULL, "the most used of --train are resident before the first access", SIM_RUN | MANY, FLAG, FIELD(preloads), 0, 0, NULL},
-	{"cold", NULL, "nothing is preloaded from --train", SIM_GATE, FLAG, FIELD(is_cold), 0, 0, NULL},
-	{"arms", NULL, "each policy cold and preloaded, and the preload alone", SIM_RUN, FLAG, FIELD(shows_arms), 0, 0, NULL},
-	{"null", NULL, "also on a shuffled trace, beside lru and belady", SIM_RUN, FLAG, FIELD(shows_null), 0, 0, NULL},
-	{"capacities", "equal|train", "of layer pools", SIM_ANY_VERB, OWN, 0, 0, 0, take_capacities},
-	{"phase", "decode|prefill|all", "of traces that mark phases", SIM_ANY_VERB, OWN, 0, 0, 0, take_phase},
-	{"format", "NAME", "of the traces; default: by their first line", SIM_ANY_VERB, OWN, 0, 0, 0, take_format},
-	{"experts", "N", "of a layer, where the traces do not tell", SIM_ANY_VERB, NUMBER, FIELD(experts), 1, SIM_EXPERTS_MAX, NULL},
-	{"miss-us", "N", "felt microseconds a miss, without a manifest", SIM_ANY_VERB, REAL, FIELD(miss_us), 0, 1e9, NULL},
-	{"read-gbps", "N", "bandwidth, for a manifest without felt times", SIM_ANY_VERB, REAL, FIELD(read_gbps), 1e-6, 1e6, NULL},
-	{"felt-fraction", "N", "share of reading that is felt, likewise", SIM_ANY_VERB, REAL, FIELD(felt_fraction), 0, 1, NULL},
-	{"minimum-gain", "N", "mean felt wait must fall by that share", SIM_GATE, REAL, FIELD(minimum_gain), 0, 1, NULL},
-	{"maximum-regression", "N", "and in no category rise by more than that", SIM_GATE, REAL, FIELD(maximum_regression), 0, 1e6, NULL},
-	{"felt-scales", "N,N...", "with every felt time times each of these", SIM_GATE, OWN, 0, 0, 0, take_scales},
-	{"sensitivity-layers", "N,N...", "and with one of these layers alone", SIM_GATE, OWN, 0, 0, 0, take_layers},
-	{"slru-split", "A:B:...", "shares of slru's segments, lowest first", SIM_ANY_VERB, OWN, 0, 0, 0, take_slru_split},
-	{"window-share", "N", "of tinylfu", SIM_ANY_VERB, OWN, TUNING(window_share), 0, 1, take_tuning},
-	{"protected-share", "N", "of tinylfu", SIM_ANY_VERB, OWN, TUNING(protected_share), 0, 1, take_tuning},
-	{"pin-share", "N", "of lru+pin", SIM_ANY_VERB, OWN, TUNING(pin_share), 0, 1, take_tuning},
-	{"half-lives", "A:B:C", "of cost, in visits of a layer", SIM_ANY_VERB, OWN, 0, 0, 0, take_rates},
-	{"rate-weights", "A:B:C", "of cost", SIM_ANY_VERB, OWN, 0, 0, 0, take_rates},
-	{"prior-weight", "N", "of cost", SIM_ANY_VERB, OWN, TUNING(prior_weight), 0, 1e6, take_tuning},
-	{"soft-ceiling", "N", "of a soft pool, times the equal share", SIM_ANY_VERB, OWN, TUNING(soft_ceiling), 1, 1e6, take_tuning},
-	{"hysteresis", "N", "a miss is placed if worth that much more than its victim", SIM_ANY_VERB, REAL, FIELD(hysteresis), 0, 1e6, NULL},
-	{"threads", "N", "default: as many as there are CPUs", SIM_ANY_VERB, NUMBER, FIELD(threads), 1, SIM_JOB_THREADS_MAX, NULL},
-	{"seed", "N", "of what is drawn at random", SIM_ANY_VERB, OWN, 0, 0, 0, take_seed},
-	{"temporary", "DIR", "for files as large as the traces; default TMPDIR or /tmp", SIM_ANY_VERB, TEXT, FIELD(temporary), 0, 0, NULL},
-	{"out", "DIR", "where the pictures go", SIM_PLOT, TEXT, FIELD(out), 0, 0, NULL},
-	{"progress", NULL, "on standard error, even if that is no terminal", SIM_ANY_VERB, FLAG, FIELD(wants_progress), 0, 0, NULL},
-	{"json", NULL, "one JSON object", SIM_RUN | SIM_SWEEP | SIM_GATE, FLAG, FIELD(as_json), 0, 0, NULL},
-	{"csv", NULL, "comma-separated lines", SIM_RUN | SIM_SWEEP, FLAG, FIELD(as_csv), 0, 0, NULL},
-	{"help", NULL, "these lines", SIM_ANY_VERB, FLAG, FIELD(wants_help), 0, 0, NULL},
+	WORDS_ROW("trace", "FILE|DIR...", ANY, take_traces, "what is replayed")
+	WORDS_ROW("eval", "FILE|DIR...", ANY, take_traces, "the same")
+	WORDS_ROW("train", "FILE|DIR...", ANY, take_train, "what priors, preloads and capacities are learned from")
+	OWN_ROW("policy", "NAME[,NAME...]", SIM_RUN | MANY, take_policies, "policies to replay")
+	POLICY_ROW("baseline", baseline, "what must be beaten; default lru")
+	POLICY_ROW("candidate", candidate, "what must beat it; default cost")
+	OWN_ROW("slots-per-layer", "N", ANY, take_capacity, "objects that fit in each layer's pool")
+	OWN_ROW("objects", "N|P%", ANY, take_capacity, "objects that fit in all")
+	OWN_ROW("budget", "SIZE|P%", ANY, take_capacity, "bytes that fit in all; needs --manifest")
+	TEXT_ROW("manifest", "FILE", ANY, manifest, "bytes and costs of each layer's experts")
+	OWN_ROW("pool", "layer|global|soft", ANY, take_pool, "from whom room is taken")
+	OWN_ROW("semantics", "batch|access|block64", ANY, take_semantics, "what is looked up before what is placed")
+	TEXT_ROW("seed-residents", "FILE|LIST", ANY, seed_residents, "resident before the first access")
+	FLAG_ROW("preload", SIM_RUN | MANY, preloads, "the most used of --train are resident before the first access")
+	FLAG_ROW("cold", SIM_GATE, is_cold, "nothing is preloaded from --train")
+	FLAG_ROW("arms", SIM_RUN, shows_arms, "each policy cold and preloaded, and the preload alone")
+	FLAG_ROW("null", SIM_RUN, shows_null, "also on a shuffled trace, beside lru and belady")
+	OWN_ROW("capacities", "equal|train", ANY, take_capacities, "of layer pools")
+	OWN_ROW("phase", "decode|prefill|all", ANY, take_phase, "of traces that mark phases")
+	OWN_ROW("format", "NAME", ANY, take_format, "of the traces; default: by their first line")
+	NUMBER_ROW("experts", ANY, experts, 1, SIM_EXPERTS_MAX, "of a layer, where the traces do not tell")
+	REAL_ROW("miss-us", ANY, miss_us, 0, 1e9, "felt microseconds a miss, without a manifest")
+	REAL_ROW("read-gbps", ANY, read_gbps, 1e-6, 1e6, "bandwidth, for a manifest without felt times")
+	REAL_ROW("felt-fraction", ANY, felt_fraction, 0, 1, "share of reading that is felt, likewise")
+	REAL_ROW("minimum-gain", SIM_GATE, minimum_gain, 0, 1, "mean felt wait must fall by that share")
+	REAL_ROW("maximum-regression", SIM_GATE, maximum_regression, 0, 1e6, "nor may a category's rise by more")
+	OWN_ROW("felt-scales", "N,N...", SIM_GATE, take_scales, "with every felt time times each of these")
+	OWN_ROW("sensitivity-layers", "N,N...", SIM_GATE, take_layers, "and with one of these layers alone")
+	OWN_ROW("slru-split", "A:B:...", ANY, take_slru_split, "shares of slru's segments, lowest first")
+	TUNING_ROW("window-share", window_share, 0, 1, "of tinylfu")
+	TUNING_ROW("protected-share", protected_share, 0, 1, "of tinylfu")
+	TUNING_ROW("pin-share", pin_share, 0, 1, "of lru+pin")
+	OWN_ROW("half-lives", "A:B:C", ANY, take_rates, "of cost, in visits of a layer")
+	OWN_ROW("rate-weights", "A:B:C", ANY, take_rates, "of cost")
+	TUNING_ROW("prior-weight", prior_weight, 0, 1e6, "of cost")
+	TUNING_ROW("soft-ceiling", soft_ceiling, 1, 1e6, "of a soft pool, times the equal share")
+	REAL_ROW("hysteresis", ANY, hysteresis, 0, 1e6, "a miss is placed if worth that much more than its victim")
+	NUMBER_ROW("threads", ANY, threads, 1, SIM_JOB_THREADS_MAX, "default: as many as there are CPUs")
+	OWN_ROW("seed", "N", ANY, take_seed, "of what is drawn at random")
+	TEXT_ROW("temporary", "DIR", ANY, temporary, "for files as large as the traces; default TMPDIR or /tmp")
+	TEXT_ROW("out", "DIR", SIM_PLOT, out, "where the pictures go")
+	FLAG_ROW("progress", ANY, wants_progress, "on standard error, even if that is no terminal")
+	FLAG_ROW("json", SIM_RUN | SIM_SWEEP | SIM_GATE, as_json, "one JSON object")
+	FLAG_ROW("csv", SIM_RUN | SIM_SWEEP, as_csv, "comma-separated lines")
+	FLAG_ROW("help", ANY, wants_help, "these lines")
 };
+/* clang-format on */
 
 void sim_options_describe(FILE *out, enum sim_verb verb)
 {
@@ -421,7 +450,8 @@ void sim_options_describe(FILE *out, enum sim_verb verb)
 
 		if (!(table[i].verbs & verb))
 			continue;
-		(void)snprintf(option, sizeof option, "--%s %s", table[i].name, table[i].argument != NULL ? table[i].argument : "");
+		(void)snprintf(option, sizeof option, "--%s %s", table[i].name,
+			       table[i].argument != NULL ? table[i].argument : "");
 		fprintf(out, "  %-34s %s\n", option, table[i].summary);
 	}
 }
@@ -459,11 +489,12 @@ static int refuse_name(const struct parsing *parsing, const char *argument, size
 	const struct option_row *nearest = NULL;
 
 	for (size_t i = 0; i < CNRE_COUNT_OF(table); i++)
-		if ((table[i].verbs & verb) && (nearest == NULL || distance(argument + 2, name_bytes, table[i].name) <
-									   distance(argument + 2, name_bytes, nearest->name)))
+		if ((table[i].verbs & verb) &&
+		    (nearest == NULL || distance(argument + 2, name_bytes, table[i].name) <
+						distance(argument + 2, name_bytes, nearest->name)))
 			nearest = &table[i];
-	return cnre_message(parsing->message, parsing->message_bytes, -EINVAL, "%.80s: no such option; the nearest is --%s",
-			    argument, nearest->name);
+	return cnre_message(parsing->message, parsing->message_bytes, -EINVAL,
+			    "%.80s: no such option; the nearest is --%s", argument, nearest->name);
 }
 
 static const struct option_row *find_row(unsigned verb, const char *name, size_t name_bytes)

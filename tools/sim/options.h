@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of the verbs that replay: run, sweep, gate, plot. One table; pure but for directories that it lists. */
+/*
+ * The command line of the verbs that replay: run, sweep, gate, plot. One table; pure but for directories that it lists.
+ */
 #ifndef CNRE_SIM_OPTIONS_H
 #define CNRE_SIM_OPTIONS_H
 

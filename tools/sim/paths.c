@@ -68,7 +68,8 @@ static int is_file(const char *path)
 }
 
 /* prefix NULL: what may be a trace at all. */
-static int add_entries(struct sim_paths *paths, const char *directory, struct dirent **entry, int entries, const char *prefix)
+static int add_entries(struct sim_paths *paths, const char *directory, struct dirent **entry, int entries,
+		       const char *prefix)
 {
 	for (int i = 0; i < entries; i++) {
 		const char *name = entry[i]->d_name;

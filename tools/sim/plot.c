@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `cnre-sim plot`: a sweep as pictures. gnuplot reads its script and all numbers from a pipe, in the folder the pictures
- * are for, so that no path of the user's is ever part of a script.
+ * `cnre-sim plot`: a sweep as pictures. gnuplot reads its script and all numbers from a pipe, in the folder the
+ * pictures are for, so that no path of the user's is ever part of a script.
  */
 #include "tools/sim/say.h"
 #include "tools/sim/sweep.h"
@@ -77,16 +77,17 @@ static void write_layers(FILE *to, const struct sim_sweep *sweep, const struct s
 	fputs("END\n", to);
 }
 
-static void write_picture(FILE *to, const struct sim_options *options, const char *name, const char *axes, const char *block,
-			  const char *columns)
+static void write_picture(FILE *to, const struct sim_options *options, const char *name, const char *axes,
+			  const char *block, const char *columns)
 {
 	static const char *const terminals[][2] = {{"svg size 800,500", "svg"}, {"png size 800,500", "png"}};
 
 	for (size_t i = 0; i < sizeof terminals / sizeof terminals[0]; i++) {
-		fprintf(to, "set terminal %s\nset output '%s.%s'\n%s\nplot ", terminals[i][0], name, terminals[i][1], axes);
+		fprintf(to, "set terminal %s\nset output '%s.%s'\n%s\nplot ", terminals[i][0], name, terminals[i][1],
+			axes);
 		for (uint32_t policy = 0; policy < options->policy_count; policy++)
-			fprintf(to, "%s%s index %u using %s with linespoints title '%s'", policy > 0 ? ", " : "", block, policy,
-				columns, options->policy[policy]);
+			fprintf(to, "%s%s index %u using %s with linespoints title '%s'", policy > 0 ? ", " : "", block,
+				policy, columns, options->policy[policy]);
 		fputs("\nunset output\n", to);
 	}
 }
@@ -100,9 +101,10 @@ static void write_script(FILE *to, const struct sim_sweep *sweep, const struct s
 	write_sweep(to, sweep, study);
 	write_layers(to, sweep, study, middle);
 	fputs("set grid\nset yrange [0:]\nset key outside\nset encoding utf8\n", to);
-	write_picture(to, options, "misses", "set xlabel 'cache, % of all experts'\nset ylabel 'misses per lookup'", "$sweep", "1:2");
-	write_picture(to, options, "felt", "set xlabel 'cache, % of all experts'\nset ylabel 'felt wait, us per token'", "$sweep",
-		      "1:3");
+	write_picture(to, options, "misses", "set xlabel 'cache, % of all experts'\nset ylabel 'misses per lookup'",
+		      "$sweep", "1:2");
+	write_picture(to, options, "felt", "set xlabel 'cache, % of all experts'\nset ylabel 'felt wait, us per token'",
+		      "$sweep", "1:3");
 	(void)snprintf(axes, sizeof axes, "set xlabel 'layer'\nset ylabel 'slots, with %.4g %% of all experts'",
 		       percent_of_all(study, &sweep->arm[middle]));
 	write_picture(to, options, "layers", axes, "$layers", "1:2");

@@ -32,7 +32,8 @@ void sim_progress_count(struct sim_progress *progress, const char *what, uint64_
 void sim_progress_bytes(void *context, const char *path, uint64_t done_bytes, uint64_t all_bytes)
 {
 	if (is_due(context))
-		fprintf(stderr, "\rreading %.60s: %.0f %% ", path, all_bytes == 0 ? 100.0 : 100.0 * (double)done_bytes / (double)all_bytes);
+		fprintf(stderr, "\rreading %.60s: %.0f %% ", path,
+			all_bytes == 0 ? 100.0 : 100.0 * (double)done_bytes / (double)all_bytes);
 }
 
 void sim_progress_end(struct sim_progress *progress)

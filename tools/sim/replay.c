@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The replay; see replay.h. Nothing is allocated after it began: a set of a visit is a number in `mark`, and a new visit
- * needs no clearing.
+ * The replay; see replay.h. Nothing is allocated after it began: a set of a visit is a number in `mark`, and a new
+ * visit needs no clearing.
  */
 #include "tools/sim/replay.h"
 
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 64u                    /* of SIM_BLOCK64 */
-#define STEPS_MAX (1u << 26)         /* a trace may claim any number of tokens, and there is a sum for each */
+#define BLOCK 64u            /* of SIM_BLOCK64 */
+#define STEPS_MAX (1u << 26) /* a trace may claim any number of tokens, and there is a sum for each */
 
 enum { IS_RESIDENT = 1, IS_SEEDED = 2 };
 
@@ -23,20 +23,20 @@ struct replay {
 	const struct sim_arm *arm;
 	const struct sim_model *model;
 	const struct sim_trace *trace;
-	struct policy *policy;       /* or */
+	struct policy *policy; /* or */
 	struct belady *belady;
-	int bypasses;                /* belady-bypass */
-	uint32_t *mark;              /* [object_count] the visit that holds it */
-	unsigned char *flags;        /* [object_count] */
-	uint32_t visit;              /* number of this one; 0 marks nothing */
-	uint32_t leased;             /* mark of those that may not go; 0: all may */
-	uint64_t lookup;             /* number of the next one */
+	int bypasses;         /* belady-bypass */
+	uint32_t *mark;       /* [object_count] the visit that holds it */
+	unsigned char *flags; /* [object_count] */
+	uint32_t visit;       /* number of this one; 0 marks nothing */
+	uint32_t leased;      /* mark of those that may not go; 0: all may */
+	uint64_t lookup;      /* number of the next one */
 	uint64_t used_bytes, budget_bytes;
-	uint64_t *object_bytes;      /* [layer_count] */
-	uint32_t *set;               /* [max experts] of the visit */
-	uint32_t *missed;            /* [max experts] */
-	struct felt_curve *curve;    /* [layer_count] */
-	double *step_us;             /* [step_count] < 0: no visit was of it */
+	uint64_t *object_bytes;   /* [layer_count] */
+	uint32_t *set;            /* [max experts] of the visit */
+	uint32_t *missed;         /* [max experts] */
+	struct felt_curve *curve; /* [layer_count] */
+	double *step_us;          /* [step_count] < 0: no visit was of it */
 	uint32_t step_count;
 	struct sim_counts counts;
 };
@@ -152,7 +152,9 @@ static void place(struct replay *replay, uint32_t object)
 
 /* ---- one visit, by semantics; each returns its lookups and misses ---- */
 
-struct outcome { uint32_t lookups, misses; };
+struct outcome {
+	uint32_t lookups, misses;
+};
 
 /* 1: the first time in this visit. */
 static int is_new(struct replay *replay, uint32_t object)
@@ -220,7 +222,9 @@ static uint32_t collect_union(struct replay *replay, const struct sim_visit *vis
 	return count;
 }
 
-/* The engine's working set holds a block; what it swaps into its list are the last misses, as many as there are slots. */
+/*
+ * The engine's working set holds a block; what it swaps into its list are the last misses, as many as there are slots.
+ */
 static uint32_t visit_block(struct replay *replay, const uint32_t *set, uint32_t count, uint32_t capacity)
 {
 	uint32_t misses = 0, kept;
@@ -307,7 +311,10 @@ static void replay_rows(struct replay *replay)
 
 /* ---- seeds ---- */
 
-struct seeds { const uint32_t *object; uint32_t count; };
+struct seeds {
+	const uint32_t *object;
+	uint32_t count;
+};
 
 static struct seeds seeds_of(const struct replay *replay)
 {

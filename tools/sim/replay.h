@@ -31,9 +31,9 @@ struct sim_model {
 struct sim_arm {
 	const char *policy;          /* of policy/, or "belady", "belady-bypass" */
 	struct sim_capacity capacity;
-	enum policy_pool pool;       /* default: a pool a layer for slots per layer, otherwise what the policy is made for */
+	enum policy_pool pool;       /* default: of layers for slots per layer, else what the policy is made for */
 	enum sim_semantics semantics;
-	const uint32_t *seed;        /* resident before the first access, told to the policy in this order: the last fit in first */
+	const uint32_t *seed;        /* resident before the first access, told in this order; the last fit in first */
 	uint32_t seed_count;
 	int takes_recorded;          /* 1: without seeds, those that a binary trace says were resident when it began */
 	const uint32_t *prior_of;    /* [object_count] or NULL; these four as in struct policy_setup */
@@ -52,7 +52,10 @@ int sim_policy_is_known(const char *policy);
 uint64_t sim_arm_budget(const struct sim_arm *arm, const struct sim_model *model);
 uint64_t sim_arm_object_bytes(const struct sim_arm *arm, const struct sim_model *model, uint32_t layer);
 
-/* 1: a pool for all layers, ordered by one clock for all, that does not hold one token's lookups: it hits next to nothing. */
+/*
+ * 1: a pool for all layers, ordered by one clock for all, that does not hold one token's lookups: it hits next to
+ * nothing.
+ */
 int sim_arm_is_below_cycle(const struct sim_arm *arm, const struct sim_model *model);
 
 /*
@@ -60,8 +63,8 @@ int sim_arm_is_below_cycle(const struct sim_arm *arm, const struct sim_model *mo
  *
  * @future   for belady, of this trace and of the arm's semantics; otherwise NULL
  *
- * Returns: 0 (ret_counts is the caller's to close), -ENOENT (no such policy), -EINVAL (an arm that cannot be), -EFBIG (more
- *          tokens than steps can be told apart for), -ENOMEM.
+ * Returns: 0 (ret_counts is the caller's to close), -ENOENT (no such policy), -EINVAL (an arm that cannot be), -EFBIG
+ *          (more tokens than steps can be told apart for), -ENOMEM.
  */
 int sim_replay(const struct sim_arm *arm, const struct sim_model *model, const struct sim_trace *trace,
 	       const struct sim_future *future, struct sim_counts *ret_counts);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables, JSON and CSV; see report.h. Names carry their units; a wait is in seconds where it is a sum, else in microseconds. */
+/*
+ * Tables, JSON and CSV; see report.h. Names carry their units; a wait is in seconds where it is a sum, else in
+ * microseconds.
+ */
 #include "tools/sim/report.h"
 
 #include "base/size.h"
@@ -15,8 +18,8 @@ static double share(uint64_t part, uint64_t whole)
 
 void sim_report_table_head(FILE *out)
 {
-	fprintf(out, "%-22s %12s %12s %7s %12s %12s %11s %11s %11s %11s\n", "policy", "hits", "misses", "hit %", "evictions",
-		"not placed", "felt s", "mean us", "p50 us", "p99 us");
+	fprintf(out, "%-22s %12s %12s %7s %12s %12s %11s %11s %11s %11s\n", "policy", "hits", "misses", "hit %",
+		"evictions", "not placed", "felt s", "mean us", "p50 us", "p99 us");
 }
 
 void sim_report_table_row(FILE *out, const struct sim_result *result)
@@ -24,9 +27,10 @@ void sim_report_table_row(FILE *out, const struct sim_result *result)
 	const struct sim_counts *counts = &result->counts;
 
 	fprintf(out, "%-22s %12llu %12llu %7.2f %12llu %12llu %11.3f %11.0f %11.0f %11.0f\n", result->label,
-		(unsigned long long)counts->hits, (unsigned long long)counts->misses, 100 * share(counts->hits, counts->accesses),
-		(unsigned long long)counts->evictions, (unsigned long long)(counts->bypasses + counts->rejections),
-		counts->felt_us / 1e6, counts->token_mean_us, counts->token_p50_us, counts->token_p99_us);
+		(unsigned long long)counts->hits, (unsigned long long)counts->misses,
+		100 * share(counts->hits, counts->accesses), (unsigned long long)counts->evictions,
+		(unsigned long long)(counts->bypasses + counts->rejections), counts->felt_us / 1e6,
+		counts->token_mean_us, counts->token_p50_us, counts->token_p99_us);
 }
 
 const char *sim_report_size(const struct sim_capacity *capacity, char text[32])
@@ -56,15 +60,17 @@ void sim_report_csv_head(FILE *out)
 void sim_report_csv_row(FILE *out, const struct sim_result *result)
 {
 	const struct sim_counts *counts = &result->counts;
-	const uint64_t number[] = {counts->accesses,   counts->hits,	   counts->misses,	  counts->evictions,
-				   counts->admissions, counts->bypasses,   counts->rejections,	  counts->seed_hits,
-				   counts->startup_bytes, counts->read_bytes, counts->avoided_bytes, counts->migration_bytes};
+	const uint64_t number[] = {counts->accesses,   counts->hits,          counts->misses,
+				   counts->evictions,  counts->admissions,    counts->bypasses,
+				   counts->rejections, counts->seed_hits,     counts->startup_bytes,
+				   counts->read_bytes, counts->avoided_bytes, counts->migration_bytes};
 
-	fprintf(out, "%s,%s,%llu", result->label, unit_name(result->capacity.unit), (unsigned long long)result->capacity.amount);
+	fprintf(out, "%s,%s,%llu", result->label, unit_name(result->capacity.unit),
+		(unsigned long long)result->capacity.amount);
 	for (size_t i = 0; i < sizeof number / sizeof number[0]; i++)
 		fprintf(out, ",%llu", (unsigned long long)number[i]);
-	fprintf(out, ",%.6f,%.6f,%.3f,%.3f,%.3f\n", counts->felt_us / 1e6, counts->critical_us / 1e6, counts->token_mean_us,
-		counts->token_p50_us, counts->token_p99_us);
+	fprintf(out, ",%.6f,%.6f,%.3f,%.3f,%.3f\n", counts->felt_us / 1e6, counts->critical_us / 1e6,
+		counts->token_mean_us, counts->token_p50_us, counts->token_p99_us);
 }
 
 /* ---- JSON ---- */
@@ -78,14 +84,15 @@ static json_t *layers_of(const struct sim_counts *counts)
 	for (uint32_t i = 0; i < counts->layer_count; i++) {
 		const struct sim_layer_counts *layer = &counts->layer[i];
 
-		json_array_append_new(capacity, layer->capacity == POLICY_NONE ? json_null() : json_integer(layer->capacity));
+		json_array_append_new(capacity,
+				      layer->capacity == POLICY_NONE ? json_null() : json_integer(layer->capacity));
 		json_array_append_new(resident, json_integer(layer->resident));
 		json_array_append_new(accesses, json_integer((json_int_t)layer->accesses));
 		json_array_append_new(misses, json_integer((json_int_t)layer->misses));
 		json_array_append_new(felt, json_real(layer->felt_us / 1e6));
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "capacity", capacity, "resident", resident, "accesses", accesses, "misses",
-			 misses, "felt_wait_s", felt);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "capacity", capacity, "resident", resident, "accesses", accesses,
+			 "misses", misses, "felt_wait_s", felt);
 }
 
 static json_t *tiers_of(const struct sim_counts *counts)
@@ -99,20 +106,39 @@ static json_t *tiers_of(const struct sim_counts *counts)
 
 json_t *sim_report_counts(const struct sim_counts *counts)
 {
-	const struct { const char *name; uint64_t value; } numbers[] = {
-		{"accesses", counts->accesses}, {"hits", counts->hits}, {"misses", counts->misses},
-		{"evictions", counts->evictions}, {"admissions", counts->admissions}, {"bypasses", counts->bypasses},
-		{"rejections", counts->rejections}, {"seed_hits", counts->seed_hits},
-		{"admitted_hits", counts->hits - counts->seed_hits}, {"seeds", counts->seeds}, {"tokens", counts->tokens},
-		{"visits", counts->visits}, {"startup_bytes", counts->startup_bytes}, {"read_bytes", counts->read_bytes},
-		{"avoided_bytes", counts->avoided_bytes}, {"migration_bytes", counts->migration_bytes},
+	const struct {
+		const char *name;
+		uint64_t value;
+	} numbers[] = {
+		{"accesses", counts->accesses},
+		{"hits", counts->hits},
+		{"misses", counts->misses},
+		{"evictions", counts->evictions},
+		{"admissions", counts->admissions},
+		{"bypasses", counts->bypasses},
+		{"rejections", counts->rejections},
+		{"seed_hits", counts->seed_hits},
+		{"admitted_hits", counts->hits - counts->seed_hits},
+		{"seeds", counts->seeds},
+		{"tokens", counts->tokens},
+		{"visits", counts->visits},
+		{"startup_bytes", counts->startup_bytes},
+		{"read_bytes", counts->read_bytes},
+		{"avoided_bytes", counts->avoided_bytes},
+		{"migration_bytes", counts->migration_bytes},
 	};
-	const struct { const char *name; double value; } reals[] = {
-		{"felt_wait_s", counts->felt_us / 1e6}, {"critical_path_s", counts->critical_us / 1e6},
+	const struct {
+		const char *name;
+		double value;
+	} reals[] = {
+		{"felt_wait_s", counts->felt_us / 1e6},
+		{"critical_path_s", counts->critical_us / 1e6},
 		{"hit_ratio", share(counts->hits, counts->accesses)},
 		{"loads_per_token", share(counts->misses, counts->tokens)},
-		{"evictions_per_token", share(counts->evictions, counts->tokens)}, {"token_felt_mean_us", counts->token_mean_us},
-		{"token_felt_p50_us", counts->token_p50_us}, {"token_felt_p99_us", counts->token_p99_us},
+		{"evictions_per_token", share(counts->evictions, counts->tokens)},
+		{"token_felt_mean_us", counts->token_mean_us},
+		{"token_felt_p50_us", counts->token_p50_us},
+		{"token_felt_p99_us", counts->token_p99_us},
 	};
 	json_t *object = json_object();
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `cnre-sim run`: policies side by side, from the same start. Also the arms that make a comparison fair, and the null. */
+/*
+ * `cnre-sim run`: policies side by side, from the same start. Also the arms that make a comparison fair, and the null.
+ */
 #include "tools/sim/say.h"
 #include "tools/sim/verbs.h"
 
@@ -25,7 +27,8 @@ static const char verb[] = "run";
 static int add_arm(struct run *run, const char *policy, enum sim_start start, const char *suffix)
 {
 	struct sim_result *result = &run->result[run->count];
-	int r = sim_study_arm_open(&run->arm[run->count], run->study, &run->study->manifest, policy, run->capacity, start);
+	int r = sim_study_arm_open(&run->arm[run->count], run->study, &run->study->manifest, policy, run->capacity,
+				   start);
 
 	if (r < 0)
 		return r;
@@ -110,7 +113,7 @@ static int open_run(struct run *run, const struct sim_options *options, struct s
 /* ---- headroom: belady and lru beside each policy, on the traces and on their nulls ---- */
 
 struct headroom {
-	uint64_t lru[2], belady[2];  /* misses: real, null */
+	uint64_t lru[2], belady[2]; /* misses: real, null */
 	uint64_t policy[SIM_POLICIES_MAX][2];
 };
 
@@ -167,21 +170,25 @@ static json_t *headroom_json(const struct headroom *headroom, const struct sim_o
 			policies, options->policy[i],
 			json_pack("{s:I, s:I, s:f, s:f}", "misses", (json_int_t)headroom->policy[i][0], "null_misses",
 				  (json_int_t)headroom->policy[i][1], "gap_closed",
-				  gap_closed(headroom->lru[0], headroom->belady[0], headroom->policy[i][0]), "null_gap_closed",
+				  gap_closed(headroom->lru[0], headroom->belady[0], headroom->policy[i][0]),
+				  "null_gap_closed",
 				  gap_closed(headroom->lru[1], headroom->belady[1], headroom->policy[i][1])));
-	return json_pack("{s:{s:I, s:I}, s:{s:I, s:I}, s:o}", "lru", "misses", (json_int_t)headroom->lru[0], "null_misses",
-			 (json_int_t)headroom->lru[1], "belady", "misses", (json_int_t)headroom->belady[0], "null_misses",
-			 (json_int_t)headroom->belady[1], "policies", policies);
+	return json_pack("{s:{s:I, s:I}, s:{s:I, s:I}, s:o}", "lru", "misses", (json_int_t)headroom->lru[0],
+			 "null_misses", (json_int_t)headroom->lru[1], "belady", "misses",
+			 (json_int_t)headroom->belady[0], "null_misses", (json_int_t)headroom->belady[1], "policies",
+			 policies);
 }
 
 static void print_headroom(const struct headroom *headroom, const struct sim_options *options)
 {
 	printf("\n%-22s %12s %12s %12s %12s\n", "headroom", "misses", "gap closed", "null misses", "gap closed");
-	printf("%-22s %12llu %12s %12llu\n", "lru", (unsigned long long)headroom->lru[0], "", (unsigned long long)headroom->lru[1]);
+	printf("%-22s %12llu %12s %12llu\n", "lru", (unsigned long long)headroom->lru[0], "",
+	       (unsigned long long)headroom->lru[1]);
 	printf("%-22s %12llu %12s %12llu\n", "belady", (unsigned long long)headroom->belady[0], "",
 	       (unsigned long long)headroom->belady[1]);
 	for (uint32_t i = 0; i < options->policy_count && i < SIM_POLICIES_MAX - 2; i++)
-		printf("%-22s %12llu %12.3f %12llu %12.3f\n", options->policy[i], (unsigned long long)headroom->policy[i][0],
+		printf("%-22s %12llu %12.3f %12llu %12.3f\n", options->policy[i],
+		       (unsigned long long)headroom->policy[i][0],
 		       gap_closed(headroom->lru[0], headroom->belady[0], headroom->policy[i][0]),
 		       (unsigned long long)headroom->policy[i][1],
 		       gap_closed(headroom->lru[1], headroom->belady[1], headroom->policy[i][1]));
@@ -191,16 +198,18 @@ static void print_headroom(const struct headroom *headroom, const struct sim_opt
 
 static int print_json(const struct run *run, const struct headroom *headroom)
 {
-	static const char *const semantics[] = {[SIM_BATCH] = "batch", [SIM_ACCESS] = "access", [SIM_BLOCK64] = "block64"};
+	static const char *const semantics[] = {
+		[SIM_BATCH] = "batch", [SIM_ACCESS] = "access", [SIM_BLOCK64] = "block64"};
 	json_t *policies = json_object(), *object;
 
 	for (uint32_t i = 0; i < run->count; i++)
 		json_object_set_new(policies, run->result[i].label, sim_report_counts(&run->result[i].counts));
-	object = json_pack("{s:o, s:s, s:o, s:{s:I, s:I, s:I}, s:o}", "traces", sim_report_traces(run->study), "semantics",
-			   semantics[run->options->semantics], "capacity", sim_report_capacity(&run->capacity), "geometry",
-			   "layers", (json_int_t)run->study->geometry->layer_count, "objects",
-			   (json_int_t)run->study->geometry->object_count, "top_k", (json_int_t)run->study->geometry->top_k,
-			   "policies", policies);
+	object = json_pack("{s:o, s:s, s:o, s:{s:I, s:I, s:I}, s:o}", "traces", sim_report_traces(run->study),
+			   "semantics", semantics[run->options->semantics], "capacity",
+			   sim_report_capacity(&run->capacity), "geometry", "layers",
+			   (json_int_t)run->study->geometry->layer_count, "objects",
+			   (json_int_t)run->study->geometry->object_count, "top_k",
+			   (json_int_t)run->study->geometry->top_k, "policies", policies);
 	if (run->study->train.use_count != NULL)
 		json_object_set_new(object, "prior",
 				    json_pack("{s:b, s:f, s:f}", "holds", run->study->train.prior_holds, "log_loss",
@@ -220,7 +229,8 @@ static int print_lines(const struct run *run, const struct headroom *headroom)
 		sim_report_csv_head(stdout);
 	else
 		printf("%s; %u objects in %u layers, top-%u\n", sim_report_size(&run->capacity, size),
-		       run->study->geometry->object_count, run->study->geometry->layer_count, run->study->geometry->top_k);
+		       run->study->geometry->object_count, run->study->geometry->layer_count,
+		       run->study->geometry->top_k);
 	if (!run->options->as_csv && train->use_count != NULL)
 		printf("history: %.3f nats a use, %.3f without: %s\n", train->log_loss, train->uniform_log_loss,
 		       train->prior_holds ? "used" : "no better than chance, so no prior");

@@ -62,7 +62,7 @@ void sim_warn(const char *verb, const struct sim_study_arm *arm)
 {
 	if (sim_arm_is_below_cycle(&arm->arm, &arm->model))
 		(void)sim_say(verb, 0,
-			      "%s: warning: a global pool smaller than one token's lookups (%u layers of top-%u) misses nearly "
-			      "always: make it larger, or use --pool layer or --policy cost",
+			      "%s: warning: a global pool smaller than one token's lookups (%u layers of top-%u) misses "
+			      "nearly always: make it larger, or use --pool layer or --policy cost",
 			      arm->arm.policy, arm->model.geometry->layer_count, arm->model.geometry->top_k);
 }

@@ -6,7 +6,8 @@
 #include "tools/sim/report.h"
 #include "tools/sim/study.h"
 
-int sim_say(const char *verb, int status, const char *format, ...) __attribute__((format(printf, 3, 4))); /* returns status */
+/* returns status */
+int sim_say(const char *verb, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int sim_say_error(const char *verb, int error); /* SIM_FAILED */
 
 /*

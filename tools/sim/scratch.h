@@ -13,7 +13,9 @@ struct sim_scratch {
 	uint64_t bytes;
 };
 
-/* directory NULL: TMPDIR or /tmp. 0, -EOVERFLOW, or what the file system says (-ENOSPC: now, and not as SIGBUS later). */
+/*
+ * directory NULL: TMPDIR or /tmp. 0, -EOVERFLOW, or what the file system says (-ENOSPC: now, and not as SIGBUS later).
+ */
 int sim_scratch_open(struct sim_scratch *ret_scratch, const char *directory, uint64_t count, uint64_t element_bytes);
 void sim_scratch_close(struct sim_scratch *scratch); /* zeroed is fine */
 

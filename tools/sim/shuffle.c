@@ -48,8 +48,8 @@ static void shuffle(struct sim_row *row, const uint64_t *order, uint64_t count, 
 		swap_experts(&row[order[left - 1]], &row[order[draw(state) % left]]);
 }
 
-int sim_shuffled_open(struct sim_shuffled *ret_shuffled, const struct sim_trace *trace, const struct sim_geometry *geometry,
-		      uint64_t seed, const char *temporary)
+int sim_shuffled_open(struct sim_shuffled *ret_shuffled, const struct sim_trace *trace,
+		      const struct sim_geometry *geometry, uint64_t seed, const char *temporary)
 {
 	uint64_t *begin = calloc(geometry->layer_count + (size_t)1, sizeof *begin), state = seed;
 	struct sim_scratch rows = {0}, order = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The null beside every gap: the same trace with the rows of each layer shuffled among its tokens. Popularity of experts
- * and the sets looked up together stay, order goes; what a policy still gains over LRU there is popularity, and the rest
- * of Belady's lead is knowledge of luck.
+ * The null beside every gap: the same trace with the rows of each layer shuffled among its tokens. Popularity of
+ * experts and the sets looked up together stay, order goes; what a policy still gains over LRU there is popularity, and
+ * the rest of Belady's lead is knowledge of luck.
  */
 #ifndef CNRE_SIM_SHUFFLE_H
 #define CNRE_SIM_SHUFFLE_H
@@ -16,8 +16,8 @@ struct sim_shuffled {
 };
 
 /* Deterministic by seed. 0 or -errno. */
-int sim_shuffled_open(struct sim_shuffled *ret_shuffled, const struct sim_trace *trace, const struct sim_geometry *geometry,
-		      uint64_t seed, const char *temporary);
+int sim_shuffled_open(struct sim_shuffled *ret_shuffled, const struct sim_trace *trace,
+		      const struct sim_geometry *geometry, uint64_t seed, const char *temporary);
 void sim_shuffled_close(struct sim_shuffled *shuffled); /* zeroed is fine */
 
 #endif

@@ -20,10 +20,12 @@ static int refuse_shared(const struct sim_study *study, char *message, size_t me
 {
 	for (uint32_t i = 0; i < study->trace_count; i++)
 		for (uint32_t k = study->trace_count; k < study->trace_count + study->train_count; k++)
-			if (study->trace[i].device == study->trace[k].device && study->trace[i].inode == study->trace[k].inode)
-				return cnre_message(message, message_bytes, -EEXIST,
-						    "%.120s and %.120s are one file: what was learned from cannot be evaluated on",
-						    study->trace[k].path, study->trace[i].path);
+			if (study->trace[i].device == study->trace[k].device &&
+			    study->trace[i].inode == study->trace[k].inode)
+				return cnre_message(
+					message, message_bytes, -EEXIST,
+					"%.120s and %.120s are one file: what was learned from cannot be evaluated on",
+					study->trace[k].path, study->trace[i].path);
 	return 0;
 }
 
@@ -101,8 +103,8 @@ static int load_rest(struct sim_study *study, char *message, size_t message_byte
 				  options->felt_fraction, options->miss_us, message, message_bytes);
 
 	if (r == 0 && options->seed_residents != NULL)
-		r = sim_residents_open(&study->seed, &study->seed_count, options->seed_residents, study->geometry, message,
-				       message_bytes);
+		r = sim_residents_open(&study->seed, &study->seed_count, options->seed_residents, study->geometry,
+				       message, message_bytes);
 	if (r == 0 && options->train.count > 0)
 		r = learn(study, message, message_bytes);
 	return r;
@@ -190,7 +192,8 @@ int sim_study_shuffle(struct sim_study *study)
 
 /* ---- arms ---- */
 
-int sim_study_capacity(const struct sim_study *study, const struct sim_capacity_option *option, struct sim_capacity *ret_capacity)
+int sim_study_capacity(const struct sim_study *study, const struct sim_capacity_option *option,
+		       struct sim_capacity *ret_capacity)
 {
 	struct sim_capacity capacity = option->capacity;
 	double all = study->geometry->object_count;
@@ -199,7 +202,8 @@ int sim_study_capacity(const struct sim_study *study, const struct sim_capacity_
 		if (capacity.unit == SIM_BYTES) {
 			all = 0;
 			for (uint32_t i = 0; i < study->geometry->layer_count; i++)
-				all += (double)study->geometry->experts[i] * (double)study->manifest.layer[i].resident_bytes;
+				all += (double)study->geometry->experts[i] *
+				       (double)study->manifest.layer[i].resident_bytes;
 		}
 		capacity.amount = (uint64_t)(all * option->percent / 100);
 	}
@@ -220,7 +224,8 @@ static int fill_marginals(struct sim_study_arm *arm, const struct sim_study *stu
 	arm->miss_us = calloc(layers, sizeof *arm->miss_us);
 	if (arm->miss_us == NULL)
 		return -ENOMEM;
-	r = sim_train_marginals(study->train.use_count != NULL ? &study->train : NULL, &arm->arm, &arm->model, arm->miss_us);
+	r = sim_train_marginals(study->train.use_count != NULL ? &study->train : NULL, &arm->arm, &arm->model,
+				arm->miss_us);
 	for (uint32_t i = 0; i < layers; i++)
 		most = fmaxf(most, arm->miss_us[i]);
 	if (most > 0) /* otherwise no miss costs anything, and all layers are alike again */
@@ -257,8 +262,9 @@ static void fill_start(struct sim_arm *arm, const struct sim_study *study, enum 
 	}
 }
 
-int sim_study_arm_open(struct sim_study_arm *ret_arm, const struct sim_study *study, const struct sim_manifest *manifest,
-		       const char *policy, struct sim_capacity capacity, enum sim_start start)
+int sim_study_arm_open(struct sim_study_arm *ret_arm, const struct sim_study *study,
+		       const struct sim_manifest *manifest, const char *policy, struct sim_capacity capacity,
+		       enum sim_start start)
 {
 	const struct sim_options *options = study->options;
 	struct sim_study_arm *arm = ret_arm;
@@ -321,10 +327,12 @@ static void show_progress(void *context, uint32_t done, uint32_t count)
 	sim_progress_count(&grid->progress, "replays", done, count);
 }
 
-int sim_study_replay(const struct sim_study *study, const struct sim_study_arm *arm, uint32_t arms, struct sim_counts **ret_cells)
+int sim_study_replay(const struct sim_study *study, const struct sim_study_arm *arm, uint32_t arms,
+		     struct sim_counts **ret_cells)
 {
 	struct grid grid = {.study = study, .arm = arm, .progress = {.wanted = study->options->wants_progress}};
-	struct sim_jobs jobs = {.threads = study->options->threads, .run = replay_cell, .progress = show_progress, .context = &grid};
+	struct sim_jobs jobs = {
+		.threads = study->options->threads, .run = replay_cell, .progress = show_progress, .context = &grid};
 	int r;
 
 	if (__builtin_mul_overflow(arms, study->trace_count, &jobs.count))
@@ -349,7 +357,8 @@ void sim_study_free_cells(struct sim_counts *cells, uint32_t count)
 	free(cells);
 }
 
-int sim_study_sum(const struct sim_study *study, const struct sim_counts *cells, uint32_t arm, struct sim_counts *ret_counts)
+int sim_study_sum(const struct sim_study *study, const struct sim_counts *cells, uint32_t arm,
+		  struct sim_counts *ret_counts)
 {
 	struct sim_counts counts;
 	int r = sim_counts_open(&counts, study->geometry);

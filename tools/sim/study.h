@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all verbs begin with: traces and their geometry, costs, what was learned, who is resident before the first access.
- * Read-only once open, so that any number of threads replays it.
+ * What all verbs begin with: traces and their geometry, costs, what was learned, who is resident before the first
+ * access. Read-only once open, so that any number of threads replays it.
  */
 #ifndef CNRE_SIM_STUDY_H
 #define CNRE_SIM_STUDY_H
@@ -48,21 +48,25 @@ struct sim_study_arm {
 };
 
 /* manifest: the study's, or one with other costs. 0 or -errno. */
-int sim_study_arm_open(struct sim_study_arm *ret_arm, const struct sim_study *study, const struct sim_manifest *manifest,
-		       const char *policy, struct sim_capacity capacity, enum sim_start start);
+int sim_study_arm_open(struct sim_study_arm *ret_arm, const struct sim_study *study,
+		       const struct sim_manifest *manifest, const char *policy, struct sim_capacity capacity,
+		       enum sim_start start);
 void sim_study_arm_close(struct sim_study_arm *arm);
 
 /* What the option means for this study. 0, or -EINVAL: less than one object. */
-int sim_study_capacity(const struct sim_study *study, const struct sim_capacity_option *option, struct sim_capacity *ret_capacity);
+int sim_study_capacity(const struct sim_study *study, const struct sim_capacity_option *option,
+		       struct sim_capacity *ret_capacity);
 
 /*
  * sim_study_replay - every arm on every trace
  *
  * @ret_cells  [arms * trace_count], arm by arm; free with sim_study_free_cells
  */
-int sim_study_replay(const struct sim_study *study, const struct sim_study_arm *arm, uint32_t arms, struct sim_counts **ret_cells);
+int sim_study_replay(const struct sim_study *study, const struct sim_study_arm *arm, uint32_t arms,
+		     struct sim_counts **ret_cells);
 void sim_study_free_cells(struct sim_counts *cells, uint32_t count);
 /* The sum of one arm's cells, finished. 0 or -ENOMEM. */
-int sim_study_sum(const struct sim_study *study, const struct sim_counts *cells, uint32_t arm, struct sim_counts *ret_counts);
+int sim_study_sum(const struct sim_study *study, const struct sim_counts *cells, uint32_t arm,
+		  struct sim_counts *ret_counts);
 
 #endif

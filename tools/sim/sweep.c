@@ -34,7 +34,8 @@ static int open_arm(struct sim_sweep *sweep, const struct sim_study *study, uint
 		return r;
 	result->policy = options->policy[i % options->policy_count];
 	(void)snprintf(result->label, sizeof result->label, "%s", result->policy);
-	return sim_study_arm_open(&sweep->arm[i], study, &study->manifest, result->policy, result->capacity, SIM_START_GIVEN);
+	return sim_study_arm_open(&sweep->arm[i], study, &study->manifest, result->policy, result->capacity,
+				  SIM_START_GIVEN);
 }
 
 static int open_arms(struct sim_sweep *sweep, struct sim_study *study)
@@ -92,7 +93,8 @@ static json_t *size_json(const struct sim_sweep *sweep, uint32_t begin, uint32_t
 
 	for (uint32_t i = begin; i < begin + count; i++)
 		json_object_set_new(policies, sweep->result[i].label, sim_report_counts(&sweep->result[i].counts));
-	return json_pack("{s:o, s:o}", "capacity", sim_report_capacity(&sweep->result[begin].capacity), "policies", policies);
+	return json_pack("{s:o, s:o}", "capacity", sim_report_capacity(&sweep->result[begin].capacity), "policies",
+			 policies);
 }
 
 static int print_json(const struct sim_sweep *sweep, const struct sim_study *study)

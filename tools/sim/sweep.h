@@ -12,7 +12,8 @@ struct sim_sweep {
 	struct sim_result *result;   /* [count] */
 };
 
-int sim_sweep_open(struct sim_sweep *ret_sweep, struct sim_study *study); /* 0, -EINVAL (a size of no object) or another error */
+/* 0, -EINVAL (a size of no object) or another error */
+int sim_sweep_open(struct sim_sweep *ret_sweep, struct sim_study *study);
 void sim_sweep_close(struct sim_sweep *sweep);
 
 #endif

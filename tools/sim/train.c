@@ -17,12 +17,12 @@
 struct counting {
 	struct sim_train *train;
 	const struct sim_geometry *geometry;
-	uint32_t *first_half;        /* [object_count] */
-	uint32_t *mark;              /* [object_count] visit that counted it */
+	uint32_t *first_half; /* [object_count] */
+	uint32_t *mark;       /* [object_count] visit that counted it */
 	uint32_t visit;
-	double loss, uniform_loss;   /* sums over the second half */
+	double loss, uniform_loss; /* sums over the second half */
 	uint64_t second_uses;
-	uint64_t *first_uses;        /* [layer_count] */
+	uint64_t *first_uses; /* [layer_count] */
 };
 
 static void count_use(struct counting *counting, uint32_t object)
@@ -41,7 +41,8 @@ static void lose(struct counting *counting, uint32_t layer, uint32_t object)
 	counting->second_uses++;
 }
 
-static void count_visit(struct counting *counting, const struct sim_trace *trace, const struct sim_visit *visit, int second)
+static void count_visit(struct counting *counting, const struct sim_trace *trace, const struct sim_visit *visit,
+			int second)
 {
 	counting->visit++;
 	counting->train->visits[visit->layer]++;
@@ -107,8 +108,8 @@ static int open_counts(struct sim_train *train, struct counting *counting)
 	counting->first_half = calloc(geometry->object_count, sizeof *counting->first_half);
 	counting->mark = calloc(geometry->object_count, sizeof *counting->mark);
 	counting->first_uses = calloc(geometry->layer_count, sizeof *counting->first_uses);
-	if (train->use_count == NULL || train->ranked == NULL || train->visits == NULL || counting->first_half == NULL ||
-	    counting->mark == NULL || counting->first_uses == NULL)
+	if (train->use_count == NULL || train->ranked == NULL || train->visits == NULL ||
+	    counting->first_half == NULL || counting->mark == NULL || counting->first_uses == NULL)
 		return -ENOMEM;
 	return curves_create(&train->curves, geometry->object_count, geometry->layer_count, geometry->layer_of);
 }
@@ -255,7 +256,7 @@ int sim_train_capacities(const struct sim_train *train, const struct sim_arm *ar
 
 /* ---- what a miss more costs ---- */
 
-#define MARGINAL_LEAST 0.05          /* of the slope: a layer whose misses hide today is not free tomorrow */
+#define MARGINAL_LEAST 0.05 /* of the slope: a layer whose misses hide today is not free tomorrow */
 
 int sim_train_marginals(const struct sim_train *train, const struct sim_arm *arm, const struct sim_model *model,
 			float *ret_miss_us)

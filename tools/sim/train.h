@@ -16,8 +16,8 @@ struct sim_train {
 	uint64_t *visits;            /* [layer_count] */
 	struct curves *curves;
 	/*
-	 * The skew gate: nats a use of the second half under the counts of the first, and under no knowledge. Counts that
-	 * predict no better than chance are noise, and a policy that trusted them would be worse than without.
+	 * The skew gate: nats a use of the second half under the counts of the first, and under no knowledge. Counts
+	 * that predict no better than chance are noise, and a policy that trusted them would be worse than without.
 	 */
 	double log_loss, uniform_log_loss;
 	int prior_holds;
@@ -25,7 +25,10 @@ struct sim_train {
 
 int sim_train_open(struct sim_train *ret_train, const struct sim_trace *trace, uint32_t traces,
 		   const struct sim_geometry *geometry); /* 0 or -ENOMEM */
-/* Adds a history of Colibri's engines, which has no order to be examined by: alone it is believed. 0, or sim_prior_add_usage's. */
+/*
+ * Adds a history of Colibri's engines, which has no order to be examined by: alone it is believed. 0, or
+ * sim_prior_add_usage's.
+ */
 int sim_train_add_usage(struct sim_train *train, const char *path, const struct sim_geometry *geometry, char *message,
 			size_t message_bytes);
 void sim_train_close(struct sim_train *train); /* zeroed is fine */
@@ -35,7 +38,10 @@ int sim_train_equal(const struct sim_arm *arm, const struct sim_model *model, ui
 int sim_train_capacities(const struct sim_train *train, const struct sim_arm *arm, const struct sim_model *model,
 			 uint32_t *ret_capacity);
 
-/* What a miss more costs in each layer at the misses that LRU of equal capacities had on the train traces; train NULL: the slope. */
+/*
+ * What a miss more costs in each layer at the misses that LRU of equal capacities had on the train traces; train NULL:
+ * the slope.
+ */
 int sim_train_marginals(const struct sim_train *train, const struct sim_arm *arm, const struct sim_model *model,
 			float *ret_miss_us);
 

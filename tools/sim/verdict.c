@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#define ROUNDING 1e-12               /* so that 10 % less of a sum of decimals is 10 % less */
+#define ROUNDING 1e-12 /* so that 10 % less of a sum of decimals is 10 % less */
 
 double verdict_regression(const struct verdict_category *category)
 {
