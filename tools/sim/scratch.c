@@ -2,21 +2,13 @@
 /* Memory backed by an unlinked file; see scratch.h. */
 #include "tools/sim/scratch.h"
 
+#include "tools/sim/trace_store.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static const char *directory_for(const char *given)
-{
-	const char *variable = getenv("TMPDIR");
-
-	if (given != NULL)
-		return given;
-	return variable != NULL && variable[0] == '/' ? variable : "/tmp";
-}
 
 int sim_scratch_open(struct sim_scratch *ret_scratch, const char *directory, uint64_t count, uint64_t element_bytes)
 {
@@ -28,9 +20,9 @@ int sim_scratch_open(struct sim_scratch *ret_scratch, const char *directory, uin
 		return -EOVERFLOW;
 	if (bytes == 0)
 		bytes = 1;
-	fd = open(directory_for(directory), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	fd = sim_store_unlinked(directory);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	r = -posix_fallocate(fd, 0, (off_t)bytes);
 	if (r < 0)
 		goto close_fd;

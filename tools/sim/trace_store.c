@@ -23,8 +23,9 @@ const char *sim_store_directory(const char *directory)
 }
 
 /* Where the filesystem knows no O_TMPFILE, the name lives for a moment. */
-static int open_unlinked(const char *directory)
+int sim_store_unlinked(const char *given)
 {
+	const char *directory = sim_store_directory(given);
 	int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	char path[4096 + sizeof TEMPLATE];
 
@@ -45,7 +46,7 @@ int sim_store_open(struct sim_store *ret_store, const char *directory)
 
 	if (store.buffer == NULL)
 		return -ENOMEM;
-	store.fd = open_unlinked(sim_store_directory(directory));
+	store.fd = sim_store_unlinked(directory);
 	if (store.fd < 0) {
 		free(store.buffer);
 		return store.fd;

@@ -21,6 +21,8 @@ struct sim_store {
 /* In `directory`, or NULL: in TMPDIR, or in /tmp. 0 or -errno. */
 int sim_store_open(struct sim_store *ret_store, const char *directory);
 const char *sim_store_directory(const char *directory); /* which one that is */
+/* A file there that has no name. A descriptor or -errno. */
+int sim_store_unlinked(const char *directory);
 int sim_store_append(struct sim_store *store, const void *from, size_t bytes); /* 0 or -errno */
 /*
  * Has `change` change what is stored, in order, a piece at a time; a piece holds a whole number of things of `unit` bytes,
