@@ -106,7 +106,7 @@ Test(policy_cost, what_is_used_in_every_visit_has_the_rate_one)
 
 	for (int visit = 0; visit < 5000; visit++)
 		use(policy, 0, 1);
-	cr_assert_float_eq(policy_worth(policy, 1), 1 + 2 + 2, 1e-3);
+	cr_assert_float_eq(policy_worth(policy, 1), 1 + 2 + 4, 1e-3);
 	policy_destroy(policy);
 }
 
