@@ -184,12 +184,13 @@ static void end_visit(struct manager *manager, struct session *session, uint32_t
 	uint64_t wait_ns = session_layer_wait_ns(session, layer), joins = session_layer_joins(session, layer);
 	uint64_t joined = joins - visits->joins;
 	uint32_t physical = joined < visits->misses ? visits->misses - (uint32_t)joined : 0;
-	double wait_us = (double)(wait_ns - visits->wait_ns) / 1e3;
+	uint64_t wait_us = (wait_ns - visits->wait_ns) / 1000; /* whole ones, as in a recording: a replay learns the same */
 
 	if (visits->was_visited && wait_us <= FEED_WAIT_US_MAX) {
-		tuner_visit(feed->tuner, residency_policy(manager), session->model->first_layer + layer, physical, wait_us);
+		tuner_visit(feed->tuner, residency_policy(manager), session->model->first_layer + layer, physical,
+			    (double)wait_us);
 		if (trace_layer(feed, session, layer) != RECORDED_NONE)
-			record(feed, session, RECORD_WAIT, trace_layer(feed, session, layer), physical, (uint64_t)wait_us);
+			record(feed, session, RECORD_WAIT, trace_layer(feed, session, layer), physical, wait_us);
 	}
 	*visits = (struct visits){.wait_ns = wait_ns, .joins = joins, .was_visited = 1};
 }

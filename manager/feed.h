@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FEED_WAIT_US_MAX 60000000.0  /* of one visit: more is a stopped engine, not a drive */
+#define FEED_WAIT_US_MAX 60000000u  /* of one visit: more is a stopped engine, not a drive */
 #define FEED_CURVE_AGE_ACCESSES (1u << 20) /* of all layers; then what the curves have seen counts half */
 
 struct feed;

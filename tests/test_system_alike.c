@@ -11,7 +11,7 @@
 
 TestSuite(system_alike, .timeout = 180);
 
-enum { LAYERS = 4, EXPERTS = 16, TOP_K = 4, TOKENS = 150 }; /* the first three: of world_generate */
+enum { LAYERS = 4, EXPERTS = 16, TOP_K = 4, TOKENS = 600 }; /* the first three: of world_generate */
 
 /* Experts of some 100 KiB, so that not all of them fit. */
 static const char *const larger[] = {"--hidden", "128", "--intermediate", "256", NULL};

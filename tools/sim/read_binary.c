@@ -27,6 +27,7 @@ struct binary {
 	uint32_t *first_object; /* [layer_count + 1] */
 	struct client *client;  /* [CLIENTS_MAX] */
 	uint32_t latest;        /* client of the open row */
+	struct record wait;     /* came last, and waits for its visit; kind RECORD_WAIT, or there is none */
 	uint64_t records;
 };
 
@@ -197,6 +198,10 @@ static int take_visit(struct sim_reader *reader, struct binary *binary, const st
 	if (layer >= binary->header.layer_count || tokens >= UINT32_MAX)
 		return sim_refuse(reader, "a visit of layer %llu of %u with %llu tokens: damaged, record again",
 				  (unsigned long long)layer, binary->header.layer_count, (unsigned long long)tokens);
+	if (binary->wait.kind == RECORD_WAIT && binary->wait.client == record->client && binary->wait.a == layer)
+		result = sim_wait_add(reader, binary->wait.b, binary->wait.c);
+	if (result < 0)
+		return result;
 	layer = binary->header.layer[layer].number;
 	goes_on = tokens == 0 && client->in_visit && client->layer == layer && binary->latest == record->client;
 	if (goes_on)
@@ -261,7 +266,7 @@ static int take_record(struct sim_reader *reader, struct binary *binary, const s
 					  (unsigned long long)binary->records, (unsigned long long)record->a);
 		return 1;
 	default:
-		return 0; /* waits were another run's */
+		return 0;
 	}
 }
 
@@ -294,6 +299,7 @@ static int read_records(struct sim_reader *reader, struct binary *binary)
 		if (got < 0)
 			return got;
 		result = take_record(reader, binary, &record);
+		binary->wait = record; /* what a visit before this one waited for stands right before it */
 		binary->records++;
 	}
 	if (result < 0)

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "policy/felt.h"
+#include "policy/tuner.h"
 #include "tools/sim/arm.h"
 #include "tools/sim/visit.h"
 
@@ -25,6 +26,8 @@ struct replay {
 	const struct sim_trace *trace;
 	struct policy *policy; /* or */
 	struct belady *belady;
+	struct tuner *tuner;  /* NULL: nothing tunes it */
+	uint64_t next_wait;   /* of the trace */
 	int bypasses;         /* belady-bypass */
 	uint32_t *mark;       /* [object_count] the visit that holds it */
 	unsigned char *flags; /* [object_count] */
@@ -278,8 +281,24 @@ static void count_visit(struct replay *replay, const struct sim_visit *visit, st
 	replay->step_us[visit->token] += felt_us;
 }
 
+/* What the manager had learnt of the visit before, it had learnt when this one began. */
+static void tune(struct replay *replay, const struct sim_visit *visit)
+{
+	const struct sim_trace *trace = replay->trace;
+	uint32_t call = trace->row[visit->first_row].call;
+
+	for (; replay->next_wait < trace->wait_count && trace->wait[replay->next_wait].call <= call; replay->next_wait++) {
+		const struct sim_wait *wait = &trace->wait[replay->next_wait];
+
+		if (wait->call == call)
+			tuner_visit(replay->tuner, replay->policy, visit->layer, wait->misses, wait->wait_us);
+	}
+}
+
 static void begin_visit(struct replay *replay, const struct sim_visit *visit)
 {
+	if (replay->tuner != NULL)
+		tune(replay, visit);
 	if (++replay->visit == 0) { /* wrapped: old marks would look new */
 		memset(replay->mark, 0, replay->model->geometry->object_count * sizeof *replay->mark);
 		replay->visit = 1;
@@ -452,12 +471,15 @@ static int open_replay(struct replay *replay, const struct sim_future *future)
 		r = policy_create(&replay->policy, replay->arm->policy, &made.setup);
 	}
 	sim_arm_setup_close(&made);
+	if (r == 0 && replay->policy != NULL && replay->arm->tunes)
+		r = tuner_create(&replay->tuner, replay->model->geometry->layer_count);
 	return r == 0 ? add_seeds(replay) : r;
 }
 
 static void close_replay(struct replay *replay)
 {
 	(void)policy_destroy(replay->policy);
+	(void)tuner_destroy(replay->tuner);
 	(void)belady_destroy(replay->belady);
 	free(replay->mark);
 	free(replay->flags);

@@ -36,6 +36,7 @@ struct sim_arm {
 	const uint32_t *seed;        /* resident before the first access, told in this order; the last fit in first */
 	uint32_t seed_count;
 	int takes_recorded;          /* 1: without seeds, those that a binary trace says were resident when it began */
+	int tunes;                   /* 1: waits that a binary trace recorded tune the policy, as they tuned the manager's */
 	const uint32_t *prior_of;    /* [object_count] or NULL; these four as in struct policy_setup */
 	const float *miss_us_of_layer;
 	const uint32_t *capacity_of_layer;

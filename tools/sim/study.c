@@ -273,6 +273,7 @@ int sim_study_arm_open(struct sim_study_arm *ret_arm, const struct sim_study *st
 	*arm = (struct sim_study_arm){
 		.arm = {.policy = policy,
 			.capacity = capacity,
+			.tunes = options->manifest == NULL, /* otherwise it says what misses cost */
 			.pool = options->pool,
 			.semantics = options->semantics,
 			.prior_of = study->train.use_count,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces of one run: each read by its format into one pair of stores, then the geometry they share; see trace.h. */
+/* Traces of one run: each read by its format into the same stores, then the geometry they share; see trace.h. */
 #include "tools/sim/trace.h"
 
 #include "base/check.h"
@@ -112,7 +112,7 @@ static struct sim_reader *reader_close(struct sim_reader *reader)
 	return NULL;
 }
 
-static struct sim_reader *reader_open(const struct sim_load *load, struct sim_store store[2], char *message,
+static struct sim_reader *reader_open(const struct sim_load *load, struct sim_store store[SIM_STORES], char *message,
 				      size_t message_bytes)
 {
 	struct sim_reader *reader = calloc(1, sizeof *reader);
@@ -122,6 +122,7 @@ static struct sim_reader *reader_open(const struct sim_load *load, struct sim_st
 	reader->load = load;
 	reader->rows = &store[0];
 	reader->objects = &store[1];
+	reader->waits = &store[2];
 	reader->message = message;
 	reader->message_bytes = message_bytes;
 	reader->stamp = calloc(SIM_EXPERTS_MAX, sizeof reader->stamp[0]);
@@ -144,14 +145,15 @@ static int read_all(struct sim_trace *trace, const char *const *path, uint32_t p
 }
 
 /* From numbers in the checkpoint to those of the geometry, and from files to memory. */
-static int map_all(struct sim_trace *trace, uint32_t count, struct sim_store store[2], struct sim_geometry *geometry)
+static int map_all(struct sim_trace *trace, uint32_t count, struct sim_store store[SIM_STORES], struct sim_geometry *geometry)
 {
 	const struct sim_row *row;
 	const uint32_t *object;
+	const struct sim_wait *wait;
 	uint32_t i;
 	int result = sim_geometry_renumber(geometry, &store[0], &store[1]);
 
-	for (i = 0; result == 0 && i < 2; i++) {
+	for (i = 0; result == 0 && i < SIM_STORES && store[i].bytes > 0; i++) {
 		result = sim_store_map(&store[i], &trace[0].mapping[i]);
 		if (result == 0)
 			trace[0].mapped_bytes[i] = store[i].bytes;
@@ -160,18 +162,21 @@ static int map_all(struct sim_trace *trace, uint32_t count, struct sim_store sto
 		return result;
 	row = trace[0].mapping[0];
 	object = trace[0].mapping[1];
+	wait = trace[0].mapping[2];
 	for (i = 0; i < count; i++) {
 		trace[i].row = row;
 		trace[i].object = object;
+		trace[i].wait = wait;
 		row += trace[i].row_count;
 		object += trace[i].access_count;
+		wait += trace[i].wait_count;
 		sim_geometry_renumber_objects(geometry, trace[i].resident, trace[i].resident_count);
 	}
 	return 0;
 }
 
 static int load_all(struct sim_trace *trace, struct sim_geometry **ret_geometry, const char *const *path,
-		    uint32_t paths, struct sim_reader *reader, struct sim_store store[2])
+		    uint32_t paths, struct sim_reader *reader, struct sim_store store[SIM_STORES])
 {
 	struct sim_merge *merge = calloc(1, sizeof *merge);
 	struct sim_geometry *geometry = NULL;
@@ -194,19 +199,25 @@ static int load_all(struct sim_trace *trace, struct sim_geometry **ret_geometry,
 	return 0;
 }
 
-static int open_stores(struct sim_store store[2], const struct sim_load *load, char *message, size_t message_bytes)
+static void close_stores(struct sim_store *store, uint32_t count)
 {
-	int result = sim_store_open(&store[0], load->temporary);
+	while (count-- > 0)
+		sim_store_close(&store[count]);
+}
 
-	if (result == 0) {
-		result = sim_store_open(&store[1], load->temporary);
-		if (result < 0)
-			sim_store_close(&store[0]);
-	}
-	if (result < 0)
+static int open_stores(struct sim_store store[SIM_STORES], const struct sim_load *load, char *message,
+		       size_t message_bytes)
+{
+	for (uint32_t i = 0; i < SIM_STORES; i++) {
+		int result = sim_store_open(&store[i], load->temporary);
+
+		if (result == 0)
+			continue;
+		close_stores(store, i);
 		return cnre_message(message, message_bytes, result,
 				    "temporary file in %s: %s: set TMPDIR to another directory",
 				    sim_store_directory(load->temporary), strerror(-result));
+	}
 	return 0;
 }
 
@@ -216,7 +227,7 @@ int sim_traces_open(struct sim_trace **ret_trace, struct sim_geometry **ret_geom
 	struct sim_geometry *geometry = NULL;
 	struct sim_reader *reader;
 	struct sim_trace *trace;
-	struct sim_store store[2];
+	struct sim_store store[SIM_STORES];
 	int result;
 
 	if (paths == 0 || paths > SIM_FILES_MAX)
@@ -231,8 +242,7 @@ int sim_traces_open(struct sim_trace **ret_trace, struct sim_geometry **ret_geom
 	else
 		result = load_all(trace, &geometry, path, paths, reader, store);
 	(void)reader_close(reader);
-	sim_store_close(&store[0]);
-	sim_store_close(&store[1]);
+	close_stores(store, SIM_STORES);
 	if (result < 0) {
 		sim_traces_close(trace, paths, NULL);
 		return result;
@@ -246,7 +256,7 @@ void sim_traces_close(struct sim_trace *trace, uint32_t count, struct sim_geomet
 {
 	uint32_t i;
 
-	for (i = 0; trace != NULL && i < 2; i++)
+	for (i = 0; trace != NULL && i < SIM_STORES; i++)
 		if (trace[0].mapping[i] != NULL)
 			(void)munmap(trace[0].mapping[i], (size_t)trace[0].mapped_bytes[i]);
 	for (i = 0; trace != NULL && i < count; i++)

@@ -15,6 +15,7 @@
 #define SIM_EXPERTS_MAX 65536u
 #define SIM_ROW_EXPERTS_MAX 4096u
 #define SIM_PATH_BYTES 4096u
+#define SIM_STORES 3u                /* files of rows, objects and waits */
 #define SIM_OBJECTS_MAX (1u << 24)
 #define SIM_FILES_MAX 4096u          /* of one run */
 
@@ -44,6 +45,14 @@ struct sim_row {
 	uint32_t call;               /* rows of one visit share it and the layer, and follow one another */
 };
 
+/* A binary trace's: what the visit of a layer before visit `call`, of the same layer and client, had waited for. */
+struct sim_wait {
+	uint32_t call;
+	uint32_t misses;             /* physical ones */
+	uint32_t wait_us;
+	uint32_t reserved;
+};
+
 /* Same for every trace of a run. Layers that have experts, by ascending checkpoint number. */
 struct sim_geometry {
 	uint32_t layer_count, object_count, top_k;
@@ -62,14 +71,16 @@ struct sim_trace {
 	enum sim_format format;
 	uint64_t row_count, access_count, token_count;
 	const struct sim_row *row;
+	const struct sim_wait *wait; /* [wait_count] by call */
+	uint64_t wait_count;
 	const uint32_t *object;      /* [access_count] numbers of the geometry */
 	/* Binary traces: what the manager knew. */
 	uint64_t budget_bytes;
 	uint32_t resident_count, *resident;
 	uint64_t lost;               /* words that it did not get to see */
 	/* Private to trace.c. The first trace holds the memory of all: rows, then objects. */
-	void *mapping[2];
-	uint64_t mapped_bytes[2];
+	void *mapping[SIM_STORES];
+	uint64_t mapped_bytes[SIM_STORES];
 };
 
 struct sim_load {

@@ -33,6 +33,7 @@ struct sim_reader {
 	enum sim_format format;
 	struct sim_input input;
 	uint64_t line;               /* number of the latest, from 1 */
+	struct sim_store *waits;
 	struct sim_store *rows, *objects; /* objects as layer number << 16 | expert until the geometry is known */
 	struct sim_trace *trace;     /* its counts grow */
 	struct sim_row row;          /* open while it has a layer */
@@ -74,6 +75,7 @@ void sim_sweep_begin(struct sim_reader *reader);         /* the next tokens are 
 int sim_row_begin(struct sim_reader *reader, uint32_t layer, uint32_t index, uint32_t client, uint32_t tokens);
 int sim_row_add(struct sim_reader *reader, uint32_t expert); /* 0, -EEXIST (it has it), -E2BIG (full), or a refusal, -EINVAL */
 int sim_row_take(struct sim_reader *reader, uint32_t expert); /* as sim_row_add; duplicates and full rows are refusals */
+int sim_wait_add(struct sim_reader *reader, uint64_t misses, uint64_t wait_us); /* of the visit that begins next; 0 or a refusal */
 int sim_row_end(struct sim_reader *reader);              /* stores it; 0 or a refusal. Nothing where no row is open */
 
 /* ---- formats ---- */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 _Static_assert(SIM_STORE_BUFFER_BYTES % sizeof(struct sim_row) == 0, "pieces hold whole rows");
+_Static_assert(SIM_STORE_BUFFER_BYTES % sizeof(struct sim_wait) == 0, "and whole waits");
 
 int sim_visit_begin(struct sim_reader *reader)
 {
@@ -88,6 +89,22 @@ static int store_failed(struct sim_reader *reader, int error)
 	return cnre_message(reader->message, reader->message_bytes, error,
 			    "%s: no room for its rows in %s (%s): set TMPDIR to a directory with more room",
 			    reader->path, sim_store_directory(reader->load->temporary), strerror(-error));
+}
+
+static uint32_t saturated(uint64_t value)
+{
+	return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
+}
+
+int sim_wait_add(struct sim_reader *reader, uint64_t misses, uint64_t wait_us)
+{
+	struct sim_wait wait = {.call = reader->visits, .misses = saturated(misses), .wait_us = saturated(wait_us)};
+	int result = sim_store_append(reader->waits, &wait, sizeof wait);
+
+	if (result < 0)
+		return store_failed(reader, result);
+	reader->trace->wait_count++;
+	return 0;
 }
 
 int sim_row_end(struct sim_reader *reader)
