@@ -169,7 +169,8 @@ static int map_all(struct sim_trace *trace, uint32_t count, struct sim_store sto
 		trace[i].wait = wait;
 		row += trace[i].row_count;
 		object += trace[i].access_count;
-		wait += trace[i].wait_count;
+		if (trace[i].wait_count > 0) /* none may be mapped at all */
+			wait += trace[i].wait_count;
 		sim_geometry_renumber_objects(geometry, trace[i].resident, trace[i].resident_count);
 	}
 	return 0;
