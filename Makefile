@@ -310,6 +310,12 @@ $(client_benches): $(out)/bench-bin/%: $(out)/obj/tests/bench/%.o $(library) $(c
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN/..' \
 		$(call archives,model base) -ljansson -lcrypto -lm
 
+# Engines that follow a routing trace, which the simulator's reader reads.
+$(out)/bench-bin/bench_policy: $(out)/obj/tests/bench/bench_policy.o $(library) $(call archives,sim policy model base)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN/..' \
+		$(call archives,sim policy model base) -ljansson -lcrypto -lm
+
 B ?= hitpath loader coldmiss resident sharing
 bench: all
 	@for name in $(B); do printf '== %s\n' $$name; BUILD='$(BUILD)' tests/bench/$$name.sh || exit 1; done
