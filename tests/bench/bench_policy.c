@@ -42,7 +42,7 @@ struct bench {
 	struct sim_geometry *geometry;
 	uint32_t widest_row;
 	int64_t *token_ns;           /* [engine_count * token_count], shared with the engines */
-	int said_pipe[2];            /* an engine writes a byte when it is warm, and another when it is done */
+	int said_pipe[ENGINES_MAX][2]; /* each writes a byte when it is warm, and another when it is done; its death ends it */
 	int go_pipe[2];              /* closed by the parent: begin, */
 	int leave_pipe[2];           /* and: the manager was asked, detach */
 	pid_t engine[ENGINES_MAX];
@@ -164,33 +164,33 @@ static void run_token(struct replay *replay)
 }
 
 /* Says a byte, and waits until the parent closes the other pipe. */
-static void meet(const struct bench *bench, int pipe)
+static void meet(int said, int others)
 {
 	char byte = 0;
 
-	if (write(bench->said_pipe[1], &byte, 1) != 1 || read(pipe, &byte, 1) != 0)
+	if (write(said, &byte, 1) != 1 || read(others, &byte, 1) != 0)
 		fail("the other engines", -EPIPE);
 }
 
 static void run_engine(struct bench *bench, uint32_t engine)
 {
 	int64_t *token_ns = bench->token_ns + (size_t)engine * bench->token_count;
+	int said = bench->said_pipe[engine][1];
 	struct replay replay;
 
-	(void)close(bench->said_pipe[0]);
 	(void)close(bench->go_pipe[1]);
 	(void)close(bench->leave_pipe[1]);
 	open_replay(&replay, bench, engine);
 	for (uint32_t i = 0; i < bench->warm_up; i++)
 		run_token(&replay);
-	meet(bench, bench->go_pipe[0]);
+	meet(said, bench->go_pipe[0]);
 	for (uint32_t i = 0; i < bench->token_count; i++) {
 		int64_t start_ns = cnre_clock_now_ns();
 
 		run_token(&replay);
 		token_ns[i] = cnre_clock_now_ns() - start_ns;
 	}
-	meet(bench, bench->leave_pipe[0]);
+	meet(said, bench->leave_pipe[0]);
 	close_replay(&replay);
 	exit(replay.touched == UINT64_MAX); /* it is not; this is its use */
 }
@@ -201,9 +201,11 @@ static void start_engines(struct bench *bench)
 {
 	pid_t parent = getpid();
 
-	if (pipe(bench->said_pipe) < 0 || pipe(bench->go_pipe) < 0 || pipe(bench->leave_pipe) < 0)
+	if (pipe(bench->go_pipe) < 0 || pipe(bench->leave_pipe) < 0)
 		fail("pipe", -errno);
 	for (uint32_t i = 0; i < bench->engine_count; i++) {
+		if (pipe(bench->said_pipe[i]) < 0)
+			fail("pipe", -errno);
 		bench->engine[i] = fork();
 		if (bench->engine[i] < 0)
 			fail("fork", -errno);
@@ -212,22 +214,19 @@ static void start_engines(struct bench *bench)
 				_exit(1);
 			run_engine(bench, i);
 		}
+		(void)close(bench->said_pipe[i][1]); /* no other engine holds it, so its end is seen */
 	}
-	(void)close(bench->said_pipe[1]);
 	(void)close(bench->go_pipe[0]);
 	(void)close(bench->leave_pipe[0]);
 }
 
-/*
- * Until each has said its byte. One that died says none: when the others have said theirs and wait, the script's time
- * limit ends us, and us they outlive not.
- */
+/* Until each has said its byte. With us end those that wait for one that died. */
 static void hear_all(const struct bench *bench)
 {
 	char byte;
 
 	for (uint32_t i = 0; i < bench->engine_count; i++)
-		if (read(bench->said_pipe[0], &byte, 1) != 1)
+		if (read(bench->said_pipe[i][0], &byte, 1) != 1)
 			fail("an engine ended early", -ECHILD);
 }
 
