@@ -122,7 +122,7 @@ measure() # set percent engines traces...
 
 measure_set() # set; reads traces and train
 {
-	local percent engines
+	local percent count
 	arms=(lru cost)
 	if [ ${#train[@]} -gt 0 ]; then
 		arms+=(usage)
@@ -131,8 +131,8 @@ measure_set() # set; reads traces and train
 		replay train 25 ${#train[@]} 0 $((warm_up + tokens)) 0 "${train[@]}"
 	fi
 	for percent in ${BUDGETS:-10 25}; do
-		for engines in ${ENGINES:-3 1}; do
-			measure "$1" "$percent" "$engines" "${traces[@]}"
+		for count in ${ENGINES:-3 1}; do
+			measure "$1" "$percent" "$count" "${traces[@]}"
 		done
 	done
 }
