@@ -634,6 +634,7 @@ void session_end(struct session *session, int died)
 		session->peer.socket = -1; /* closed when it hung up */
 	session->cleanup = (struct worker_job){.run = clean_up, .done = cleaned_up};
 	manager->sessions->cleanups++;
+	manager->sessions->ended_count++;
 	worker_submit(manager->worker, &session->cleanup);
 }
 

@@ -58,6 +58,7 @@ struct session_table {
 	uint32_t reserved_slabs;          /* sum over active sessions */
 	struct session_totals retired;    /* of sessions that ended */
 	uint32_t cleanups;                /* running in workers */
+	uint64_t ended_count;             /* of sessions, ever */
 	struct cnre_log_limit log_limit;  /* of lines about beginning and ending, which a client can provoke */
 };
 

@@ -2,6 +2,7 @@
 /* Counting in slices, and who waits for it; see survey.h. */
 #include "manager/survey.h"
 
+#include "base/clock.h"
 #include "manager/report.h"
 #include "manager/session.h"
 
@@ -21,6 +22,8 @@ struct text {
 struct survey {
 	struct survey_question *waiting; /* for this survey */
 	struct survey_question *asked;   /* since it began */
+	int64_t asked_ns;                /* when the first question came that is not answered */
+	uint64_t ended_count;            /* of sessions, when it began */
 	int is_counting;
 	uint32_t slot;              /* of sessions; all below are counted */
 	uint32_t number;            /* of the session that `count` belongs to */
@@ -106,6 +109,7 @@ static void begin(struct manager *manager)
 	survey->asked = NULL;
 	survey->is_counting = 1;
 	survey->slot = survey->number = 0;
+	survey->ended_count = manager->sessions->ended_count;
 	/* Who ends from here on was active: counted already, or not at all this time; but never twice. */
 	survey->sum = manager->sessions->retired;
 	survey->leased = 0;
@@ -160,11 +164,32 @@ static int count_slice(struct manager *manager)
 	return 1;
 }
 
+/* Somebody ended meanwhile: he may not have been counted. */
+static int is_stale(const struct manager *manager)
+{
+	const struct survey *survey = manager->survey;
+
+	return manager->sessions->ended_count != survey->ended_count &&
+	       cnre_clock_now_ns() - survey->asked_ns < SURVEY_ENDING_NS;
+}
+
+static void begin_again(struct survey *survey)
+{
+	struct survey_question *question;
+
+	survey->is_counting = 0;
+	while ((question = survey->waiting) != NULL) {
+		survey_forget(question);
+		enter(&survey->asked, question);
+	}
+}
+
 static void finish(struct manager *manager)
 {
 	struct survey *survey = manager->survey;
 
 	survey->is_counting = 0;
+	survey->asked_ns = cnre_clock_now_ns(); /* of those that came meanwhile, about */
 	add_json(&survey->text[SURVEY_STATS], report_stats(manager, &survey->sum, survey->leased));
 	if (survey->wants_clients)
 		add_text(&survey->text[SURVEY_CLIENTS], "]}", 2);
@@ -181,28 +206,40 @@ static void answer_some(struct survey *survey)
 	}
 }
 
+/* The worker's being done is a reason for another turn, so nobody needs to come back by time. */
+static int waits_for_endings(const struct manager *manager)
+{
+	return manager->sessions->cleanups > 0 && cnre_clock_now_ns() - manager->survey->asked_ns < SURVEY_ENDING_NS;
+}
+
 int survey_pump(struct manager *manager)
 {
 	struct survey *survey = manager->survey;
 
-	if (survey->waiting == NULL && survey->asked == NULL)
+	if (survey->waiting == NULL && (survey->asked == NULL || waits_for_endings(manager)))
 		return 0;
 	if (survey->waiting == NULL)
 		begin(manager);
-	if (survey->is_counting && count_slice(manager))
-		finish(manager);
+	if (survey->is_counting && count_slice(manager)) {
+		if (is_stale(manager))
+			begin_again(survey);
+		else
+			finish(manager);
+	}
 	if (!survey->is_counting)
 		answer_some(survey);
 	if (survey->waiting != NULL)
 		return 1;
 	drop_texts(survey);
-	return survey->asked != NULL;
+	return survey->asked != NULL && !waits_for_endings(manager);
 }
 
 void survey_ask(struct manager *manager, struct survey_question *question)
 {
 	struct survey *survey = manager->survey;
 
+	if (survey->asked == NULL && survey->waiting == NULL)
+		survey->asked_ns = cnre_clock_now_ns();
 	enter(&survey->asked, question);
 	if (survey->waiting == NULL)
 		(void)survey_pump(manager);

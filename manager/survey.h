@@ -16,6 +16,11 @@
 #define SURVEY_WORDS_PER_TURN 65536u  /* 40 us, where a word is 0.6 ns */
 #define SURVEY_WORDS_PER_CLIENT 8192u /* what describing one client counts for */
 #define SURVEY_ANSWERS_PER_TURN 4u    /* each is a memfd of all clients */
+/*
+ * What a client did that has just ended is added up by a worker. A survey begins when that is over, and again where one
+ * ended meanwhile, so that its answer holds all of it; but where clients end without end, no longer than this.
+ */
+#define SURVEY_ENDING_NS 200000000
 
 struct manager;
 

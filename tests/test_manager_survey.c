@@ -167,6 +167,45 @@ Test(manager_survey, a_session_that_ends_after_it_was_counted_is_not_counted_aga
 	cr_assert_eq(number(asker.json, "accesses"), 5);
 }
 
+Test(manager_survey, what_a_client_did_that_has_just_ended_is_waited_for)
+{
+	struct asker asker;
+
+	start(100);
+	manager.sessions->by_slot[0] = NULL; /* its worker still adds up */
+	manager.sessions->cleanups = 1;
+	manager.sessions->ended_count = 1;
+	ask(&asker, SURVEY_STATS);
+	cr_assert_eq(survey_pump(&manager), 0, "the worker wakes the loop, nobody turns in circles");
+	cr_assert_eq(asker.answers, 0);
+	manager.sessions->retired.accesses += 5;
+	manager.sessions->cleanups = 0;
+	(void)survey_pump(&manager);
+	cr_assert_eq(asker.answers, 1);
+	cr_assert_eq(number(asker.json, "accesses"), 5);
+}
+
+Test(manager_survey, where_somebody_ends_during_a_survey_it_begins_again)
+{
+	struct asker asker;
+
+	start(OBJECTS);
+	access_some(&session[2], 1, 5, 0);
+	ask(&asker, SURVEY_STATS);
+	cr_assert_eq(asker.answers, 0);
+	manager.sessions->by_slot[2] = NULL; /* not counted yet, and never will be where it was */
+	manager.sessions->ended_count++;
+	manager.sessions->cleanups = 1;
+	while (survey_pump(&manager))
+		;
+	cr_assert_eq(asker.answers, 0);
+	manager.sessions->retired.accesses += 5;
+	manager.sessions->cleanups = 0;
+	while (survey_pump(&manager))
+		;
+	cr_assert_eq(number(asker.json, "accesses"), 5);
+}
+
 Test(manager_survey, a_session_that_was_half_counted_leaves_nothing_to_the_next_in_its_slot)
 {
 	struct asker asker;
