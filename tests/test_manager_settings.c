@@ -61,7 +61,7 @@ Test(manager_settings, defaults_are_what_the_table_says)
 	cr_expect_eq(settings->ram_bytes, 0);
 	cr_expect_null(settings->socket);
 	cr_expect_eq(settings->socket_mode, 0660);
-	cr_expect_str_eq(settings->policy, "lru");
+	cr_expect_str_eq(settings->policy, "cost");
 	cr_expect_eq(settings->idle_exit_ns, 0);
 	cr_expect_eq(settings->log_level, CNRE_LOG_INFO);
 	cr_expect_eq(settings->hugepages, SETTINGS_HUGEPAGES_AUTO);

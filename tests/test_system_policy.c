@@ -209,7 +209,7 @@ Test(system_policy, a_recording_holds_every_visit_and_lookup_in_order_and_its_en
 	cr_assert_gt(contents.waits, 0);
 	cr_assert_eq(header.layer_count, LAYERS);
 	cr_assert_eq(header.layer[0].experts, EXPERTS);
-	cr_assert_str_eq(header.policy, "lru");
+	cr_assert_str_eq(header.policy, "cost");
 	cr_assert_gt(header.resident_count, 0);
 	record_free_header(&header);
 	cr_assert_neq(ctl(&world, text, sizeof text, "trace", "record", trace, NULL), 0, "never over another file");
