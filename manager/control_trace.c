@@ -6,6 +6,7 @@
 #include "manager/feed.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static json_t *describe(const struct manager *manager)
@@ -17,6 +18,17 @@ static json_t *describe(const struct manager *manager)
 	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:s}", "state", words[state], "records", (json_int_t)status.records,
 			 "lost", (json_int_t)status.lost, "bytes", (json_int_t)status.bytes, "full", status.is_full,
 			 "error", status.error < 0 ? strerror(-status.error) : "");
+}
+
+static void refuse_model(const char *name, struct answer *answer)
+{
+	answer->status = -ENOENT;
+	if (name == NULL)
+		(void)snprintf(answer->message, sizeof answer->message,
+			       "several models are served: add `model NAME`; cnrectl status lists them");
+	else
+		(void)snprintf(answer->message, sizeof answer->message,
+			       "%.64s: no such model is served; cnrectl status lists them", name);
 }
 
 /* NULL: none is meant. A model is named as status shows it; where only one is served, it need not be. */
@@ -32,14 +44,15 @@ static const struct served_model *find_model(const struct manager *manager, cons
 
 static void start(struct manager *manager, const json_t *request, int *fd, struct answer *answer)
 {
-	const struct served_model *model = find_model(manager, json_string_value(json_object_get(request, "model")));
+	const char *name = json_string_value(json_object_get(request, "model"));
+	const struct served_model *model = find_model(manager, name);
 	const json_t *bytes_max = json_object_get(request, "bytes_max");
 	json_int_t most = bytes_max == NULL ? (json_int_t)RECORDER_BYTES_DEFAULT : json_integer_value(bytes_max);
 
 	if (*fd < 0) {
 		control_refuse(answer, -EBADF, "the request came without a file");
 	} else if (model == NULL) {
-		control_refuse(answer, -ENOENT, "say which model: cnrectl status lists them");
+		refuse_model(name, answer);
 	} else if (most <= 0) {
 		control_refuse(answer, -EINVAL, "bytes_max is no size");
 	} else {
@@ -52,6 +65,14 @@ static void start(struct manager *manager, const json_t *request, int *fd, struc
 	}
 }
 
+/* Full, or failed: who comes to stop it is told how it ended. */
+static int has_ended_by_itself(const struct manager *manager)
+{
+	struct recorder_status status;
+
+	return feed_record_status(manager, &status) == FEED_RECORDING_OVER && (status.is_full || status.error < 0);
+}
+
 void control_trace(struct manager *manager, const json_t *request, int *fd, struct answer *answer)
 {
 	const char *action = json_string_value(json_object_get(request, "action"));
@@ -59,11 +80,12 @@ void control_trace(struct manager *manager, const json_t *request, int *fd, stru
 	if (action != NULL && strcmp(action, "record") == 0) {
 		start(manager, request, fd, answer);
 	} else if (action != NULL && strcmp(action, "stop") == 0) {
-		if (feed_record_stop(manager) < 0)
+		if (feed_record_stop(manager) < 0 && !has_ended_by_itself(manager))
 			control_refuse(answer, -ENOENT, "no recording is under way");
 		else
 			answer->json = describe(manager);
 	} else if (action != NULL && strcmp(action, "status") == 0) {
+		feed_record_flush(manager); /* so that a drive that is full is known when somebody looks, not a MiB later */
 		answer->json = describe(manager);
 	} else {
 		control_refuse(answer, -EINVAL, "no such action of trace: record, stop, status");

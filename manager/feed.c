@@ -362,6 +362,14 @@ int feed_record_stop(struct manager *manager)
 	return 0;
 }
 
+void feed_record_flush(struct manager *manager)
+{
+	struct recorder *recorder = manager->feed->recorder;
+
+	if (recorder != NULL && !recorder_is_over(recorder))
+		recorder_flush(recorder);
+}
+
 enum feed_recording feed_record_status(const struct manager *manager, struct recorder_status *ret_status)
 {
 	const struct feed *feed = manager->feed;

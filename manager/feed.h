@@ -49,6 +49,7 @@ void feed_policy_changed(struct manager *manager);
 int feed_record(struct manager *manager, const struct served_model *model, int fd, uint64_t bytes_max, char *message,
 		size_t message_bytes);
 int feed_record_stop(struct manager *manager); /* 0 or -ENOENT: none is under way; feed_record_status says when it is over */
+void feed_record_flush(struct manager *manager); /* what is buffered goes to the file; nothing waits for it */
 enum feed_recording { FEED_RECORDING_NONE, FEED_RECORDING_ON, FEED_RECORDING_ENDING, FEED_RECORDING_OVER };
 enum feed_recording feed_record_status(const struct manager *manager, struct recorder_status *ret_status);
 

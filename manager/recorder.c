@@ -41,7 +41,8 @@ static void take_result(struct recorder *recorder)
 {
 	recorder->is_writing = 0;
 	recorder->status.error = recorder->write_error;
-	recorder->status.bytes += recorder->header_bytes + recorder->writing_bytes;
+	if (recorder->write_error == 0)
+		recorder->status.bytes += recorder->header_bytes + recorder->writing_bytes;
 	free(recorder->header);
 	recorder->header = NULL;
 	recorder->header_bytes = recorder->writing_bytes = 0;

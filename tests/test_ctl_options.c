@@ -97,3 +97,30 @@ Test(ctl_options, bare_verbs_refuse_arguments)
 	cr_expect_null(request);
 	cr_expect_null(verb_find("statuses"));
 }
+
+/* Orders are refused with --watch. */
+Test(ctl_options, only_questions_may_be_repeated)
+{
+	static const struct {
+		char *words[4];
+		int argc, is_order;
+	} cases[] = {
+		{{"status", NULL}, 1, 0},
+		{{"stats", NULL}, 1, 0},
+		{{"clients", NULL}, 1, 0},
+		{{"layers", NULL}, 1, 0},
+		{{"trace", "status", NULL}, 2, 0},
+		{{"trace", "stop", NULL}, 2, 1},
+		{{"trace", "record", "file", NULL}, 3, 1},
+		{{"policy", "lru", NULL}, 2, 1},
+		{{"set", "ram", "1G", NULL}, 3, 1},
+		{{"reset", NULL}, 1, 1},
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const struct verb *verb = verb_find(cases[i].words[0]);
+
+		cr_expect_eq(verb->is_order != NULL && verb->is_order(cases[i].argc, cases[i].words), cases[i].is_order,
+			     "case %zu", i);
+	}
+}

@@ -196,6 +196,44 @@ Test(ctl_run, set_and_reset_say_what_happened)
 	free(output);
 }
 
+#define TRACE_FULL \
+	"{\"state\":\"over\",\"records\":5,\"lost\":0,\"bytes\":0,\"full\":false,\"error\":\"No space left on device\"}"
+
+Test(ctl_run, stopping_a_recording_fails_where_the_file_could_not_be_written)
+{
+	int orders = 2;
+
+	while (orders-- > 0) {
+		struct fake_manager manager = {.text = TRACE_FULL};
+		struct run run = {.verb = verb_find("trace"), .request = "{}", .is_order = orders, .stop_fd = -1};
+		char *output = NULL;
+		int r;
+
+		cr_assert_eq(fake_manager_start(&manager), 0);
+		run.places.given = manager.path;
+		r = run_once(&run, &output, message);
+		fake_manager_stop(&manager);
+		cr_expect_eq(r, orders ? -EIO : 0, "status asks, and is answered");
+		expect_contains(orders ? message : output, "No space left on device");
+		free(output);
+	}
+}
+
+Test(ctl_run, who_may_not_record_is_told_so)
+{
+	struct fake_manager manager = {.behaviour = FAKE_HANGS_UP};
+	struct run run = {.verb = verb_find("trace"), .request = "{}", .is_order = 1, .stop_fd = -1};
+	int file = STDERR_FILENO;
+	char *output = NULL;
+
+	cr_assert_eq(fake_manager_start(&manager), 0);
+	run.places.given = manager.path;
+	run.file = &file;
+	cr_expect_lt(run_once(&run, &output, message), 0);
+	fake_manager_stop(&manager);
+	expect_contains(message, "only root and its own user may record");
+}
+
 /* ---- watch ---- */
 
 struct watcher {

@@ -196,6 +196,8 @@ Test(system_policy, a_recording_holds_every_visit_and_lookup_in_order_and_its_en
 		(void)run_token(client, t);
 	cr_assert_eq(ctl(&world, text, sizeof text, "trace", "record", trace, NULL), 0, "%s", text);
 	cr_assert_neq(ctl(&world, text, sizeof text, "trace", "record", "/dev/null", NULL), 0, "one at a time");
+	cr_assert_eq(ctl(&world, text, sizeof text, "trace", "status", NULL, NULL), 0, "%s", text);
+	cr_assert_not_null(strstr(text, "written so far"), "%s", text);
 	for (uint32_t t = 5; t < 105; t++)
 		misses += run_token(client, t);
 	cnre_detach(client); /* what it wrote is read to the end */
@@ -239,6 +241,7 @@ Test(system_policy, a_recording_ends_by_itself_at_its_size_and_takes_no_pipe)
 	cnre_detach(client);
 	cr_assert_eq(ctl(&world, text, sizeof text, "trace", "status", NULL, NULL), 0);
 	cr_assert_not_null(strstr(text, "as large as was asked for"), "%s", text);
+	cr_assert_eq(ctl(&world, text, sizeof text, "trace", "stop", NULL, NULL), 0, "it is over and whole: %s", text);
 	cr_assert_eq(stat(trace, &status), 0);
 	cr_assert_leq(status.st_size, 2048);
 	read_trace(trace, &header, &contents);

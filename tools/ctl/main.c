@@ -15,11 +15,20 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
+/* The usage text is two columns; a verb with more words has its sentence on a line of its own. */
+static void print_verb(FILE *out, const struct verb *verb)
+{
+	if (strlen(verb->arguments) > 10)
+		fprintf(out, "  %-8s%s\n  %-18s %s\n", verb->name, verb->arguments, "", verb->summary);
+	else
+		fprintf(out, "  %-8s%-10s %s\n", verb->name, verb->arguments, verb->summary);
+}
+
 static void print_usage(FILE *out)
 {
 	fputs("usage: cnrectl [--socket PATH] [--json] [--watch [SECONDS]] VERB\n\n", out);
 	for (size_t i = 0; verb_table[i] != NULL; i++)
-		fprintf(out, "  %-8s%-10s %s\n", verb_table[i]->name, verb_table[i]->arguments, verb_table[i]->summary);
+		print_verb(out, verb_table[i]);
 	fputs("\n"
 	      "  --socket PATH      the manager to ask; default $CNRE_SOCKET, " SEARCH_SYSTEM_SOCKET ",\n"
 	      "                     else the one manager of this user\n"
@@ -105,6 +114,12 @@ static int execute(const struct options *options, const struct verb *verb)
 	if (r < 0) {
 		fprintf(stderr, "cnrectl: %s: %s\n", verb->name, message);
 		return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	}
+	run.is_order = verb->is_order != NULL && verb->is_order(options->word_count, options->word);
+	if (run.is_order && options->watches) {
+		json_decref(request);
+		fprintf(stderr, "cnrectl: %s: --watch is for what only asks\n", verb->name);
+		return EXIT_USAGE;
 	}
 	text = json_dumps(request, JSON_COMPACT);
 	json_decref(request);

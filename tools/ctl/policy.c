@@ -30,5 +30,6 @@ const struct verb verb_policy = {
 	.arguments = "NAME",
 	.summary = "decide residency by another policy from now on",
 	.request = request,
+	.is_order = verb_is_order,
 	.print = print,
 };

@@ -18,5 +18,6 @@ const struct verb verb_reset = {
 	.arguments = "",
 	.summary = "evict every expert that is not leased; counters stay",
 	.request = verb_request_bare,
+	.is_order = verb_is_order,
 	.print = print,
 };

@@ -126,6 +126,10 @@ int run_once(const struct run *run, char **ret_output, char message[CTL_MESSAGE_
 		json_decref(answer);
 		return r;
 	}
+	if (run->is_order && run->verb->check != NULL && (r = run->verb->check(answer, message)) < 0) {
+		json_decref(answer);
+		return r;
+	}
 	r = run->as_json ? render_json(answer, ret_output) : render_plain(run->verb, answer, ret_output, message);
 	json_decref(answer);
 	if (r == -ENOMEM)

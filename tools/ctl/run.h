@@ -11,6 +11,7 @@ struct run {
 	const char *request;              /* JSON text */
 	const int *file;                  /* a descriptor that goes with it; NULL: none */
 	struct search_places places;
+	int is_order;                     /* the answer must also say that it was carried out */
 	int as_json;                      /* 1: the answer as it is, one line; 0: for a person */
 	int stop_fd;                      /* readable: end; -1: none */
 };

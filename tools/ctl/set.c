@@ -48,5 +48,6 @@ const struct verb verb_set = {
 	.arguments = "ram SIZE",
 	.summary = "change the expert budget now; clients go on",
 	.request = request,
+	.is_order = verb_is_order,
 	.print = print,
 };

@@ -6,6 +6,7 @@
 #include "tools/ctl/verb.h"
 
 #include "base/size.h"
+#include "tools/ctl/answer.h"
 #include "tools/ctl/format.h"
 
 #include <errno.h>
@@ -97,12 +98,34 @@ static int is_final(const json_t *answer)
 	return state == NULL || strcmp(state, "ending") != 0;
 }
 
+static int is_order(int argc, char *const *argv)
+{
+	return argc < 2 || strcmp(argv[1], "status") != 0;
+}
+
+/* A file without its end is none that can be replayed: who stopped the recording must learn that from the exit status. */
+static int check(const json_t *answer, char message[CTL_MESSAGE_BYTES])
+{
+	const char *error = json_string_value(json_object_get(answer, "error"));
+	char reason[128];
+
+	if (error == NULL || error[0] == '\0')
+		return 0;
+	(void)snprintf(reason, sizeof reason, "%s", error);
+	answer_make_text_printable(reason);
+	(void)snprintf(message, CTL_MESSAGE_BYTES,
+		       "writing the file failed: %s: it lacks its end and cannot be replayed; record again where there is room",
+		       reason);
+	return -EIO;
+}
+
 static void print(FILE *out, struct fields *fields, const json_t *answer)
 {
 	const char *state = fields_string(fields, answer, "state"), *error = fields_string(fields, answer, "error");
 	char records[FORMAT_BYTES], lost[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
-	fprintf(out, "trace: %s, %s records in %s", state, format_count(fields_number(fields, answer, "records"), records),
+	fprintf(out, "trace: %s, %s records", state, format_count(fields_number(fields, answer, "records"), records));
+	fprintf(out, strcmp(state, "recording") == 0 ? ", %s of them written so far" : " in %s",
 		format_bytes(fields_number(fields, answer, "bytes"), bytes));
 	if (fields_number(fields, answer, "lost") > 0)
 		fprintf(out, ", %s lost: the file's drive is too slow",
@@ -116,12 +139,14 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 
 const struct verb verb_trace = {
 	.name = "trace",
-	.arguments = "record FILE|stop|status",
+	.arguments = "record FILE [max SIZE] [model NAME] | stop | status",
 	.summary = "record what the policy is told, for cnre-sim",
 	.request = request,
 	.file = file,
 	.abandon_file = abandon_file,
 	.follow_request = STATUS_REQUEST,
 	.is_final = is_final,
+	.is_order = is_order,
+	.check = check,
 	.print = print,
 };

@@ -32,6 +32,9 @@ struct verb {
 	/* What to ask on, until is_final says that nothing more will change (VERB_FOLLOW_NS at most). NULL: once is enough. */
 	const char *follow_request;
 	int (*is_final)(const json_t *answer);
+	int (*is_order)(int argc, char *const *argv); /* 1: it changes something, so that nobody means it repeated. NULL: no */
+	/* 0, or -errno with a message: an order that was taken and came to nothing. NULL: none does. */
+	int (*check)(const json_t *answer, char message[CTL_MESSAGE_BYTES]);
 	/* The answer for a person. Strings in it are printable already; a missing field is recorded in fields. */
 	void (*print)(FILE *out, struct fields *fields, const json_t *answer);
 };
@@ -47,6 +50,9 @@ extern const struct verb verb_reset;
 
 /* For verbs that take no arguments. */
 int verb_request_bare(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES]);
+
+/* is_order of verbs that are one whatever their words. */
+int verb_is_order(int argc, char *const *argv);
 
 /* NULL: no such verb. */
 const struct verb *verb_find(const char *name);
