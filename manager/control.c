@@ -12,6 +12,7 @@
 #include "manager/residency.h"
 #include "manager/session.h"
 #include "manager/settings.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -139,6 +140,16 @@ static void answer_reset(struct manager *manager, struct answer *answer)
 	answer->json = json_pack("{s:I, s:I}", "evicted", (json_int_t)evicted, "kept", (json_int_t)kept);
 }
 
+static void refuse_policy(struct answer *answer)
+{
+	char known[200] = "";
+
+	for (unsigned i = 0; policy_name_at(i) != NULL; i++)
+		(void)snprintf(known + strlen(known), sizeof known - strlen(known), " %s", policy_name_at(i));
+	answer->status = -ENOENT;
+	(void)snprintf(answer->message, sizeof answer->message, "no such policy: known are%s", known);
+}
+
 /* From now on, and for successors too: the state segment keeps what was said. */
 static void answer_policy(struct manager *manager, const json_t *request, struct answer *answer)
 {
@@ -146,9 +157,9 @@ static void answer_policy(struct manager *manager, const json_t *request, struct
 	int r = name == NULL || strlen(name) >= CNRE_NAME_BYTES ? -ENOENT : residency_set_policy(manager, name);
 
 	if (r == -ENOENT)
-		control_refuse(answer, r, "no such policy: cnre-managerd(8) lists them under --policy");
+		refuse_policy(answer);
 	else if (r == -EINVAL)
-		control_refuse(answer, r, "this policy does not go with the manager's --pool");
+		control_refuse(answer, r, "this policy has a pool a layer, and the manager was started with another --pool");
 	else if (r < 0)
 		control_refuse(answer, r, strerror(-r));
 	if (r < 0)

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -301,12 +302,23 @@ static int open_kept(struct kept *kept, const struct served_model *model, const 
 	return 0;
 }
 
-static int check_folder(const char *folder, char *message, size_t message_bytes)
+int history_check_folder(const char *folder, char *message, size_t message_bytes)
 {
-	if (folder == NULL || access(folder, W_OK | X_OK) == 0)
+	struct stat status;
+	int error = 0;
+
+	if (folder == NULL)
 		return 0;
-	return cnre_message(message, message_bytes, -errno, "--usage %.300s: %s: name a folder that this user may write",
-			    folder, strerror(errno));
+	if (stat(folder, &status) < 0)
+		error = errno;
+	else if (!S_ISDIR(status.st_mode))
+		error = ENOTDIR;
+	else if (access(folder, W_OK | X_OK) < 0)
+		error = errno;
+	if (error == 0)
+		return 0;
+	return cnre_message(message, message_bytes, -error, "--usage %.300s: %s: name a folder that this user may write",
+			    folder, strerror(error));
 }
 
 static void free_all(struct history *history)
@@ -324,7 +336,7 @@ int history_open(struct history **ret_history, const struct manager *manager, co
 		 size_t message_bytes)
 {
 	struct history *history;
-	int r = check_folder(folder, message, message_bytes);
+	int r = history_check_folder(folder, message, message_bytes);
 
 	if (r < 0)
 		return r;
@@ -349,21 +361,40 @@ int history_open(struct history **ret_history, const struct manager *manager, co
 	return 0;
 }
 
+/* 1: another manager has the lock of one of the files, for as long as that takes to be written. */
+static int is_locked_out(const struct history *history)
+{
+	for (uint32_t i = 0; i < history->kept_count; i++)
+		if (is_kept(&history->kept[i]) && history->kept[i].result == -EWOULDBLOCK)
+			return 1;
+	return 0;
+}
+
+/* What cannot be written once cannot be written twenty times: only a lock is waited for. */
+static void save_rest(struct history *history)
+{
+	const struct timespec pause = {.tv_nsec = CLOSE_PAUSE_NS};
+
+	for (int tries = 0; history->is_counted && tries < CLOSE_TRIES; tries++) {
+		if (tries > 0)
+			(void)nanosleep(&pause, NULL);
+		begin_save(history);
+		save(&history->job);
+		saved(&history->job);
+		if (!is_locked_out(history))
+			return;
+	}
+	if (history->is_counted)
+		cnre_log(CNRE_LOG_WARNING, "usage: what was counted last is not saved: another manager holds the lock");
+}
+
 struct history *history_close(struct history *history)
 {
 	if (history == NULL)
 		return NULL;
 	if (history->is_saving) /* the worker has finished it, but nobody was told */
 		saved(&history->job);
-	for (int tries = 0; history->is_counted && tries < CLOSE_TRIES; tries++) {
-		const struct timespec pause = {.tv_nsec = CLOSE_PAUSE_NS};
-
-		if (tries > 0) /* another manager had the lock, for as long as a file takes to be written */
-			(void)nanosleep(&pause, NULL);
-		begin_save(history);
-		save(&history->job);
-		saved(&history->job);
-	}
+	save_rest(history);
 	free_all(history);
 	return NULL;
 }

@@ -18,6 +18,9 @@
 
 struct history;
 
+/* 0, or -ENOENT, -ENOTDIR, -EACCES… with one line: no folder to keep histories in. NULL is fine. */
+int history_check_folder(const char *folder, char *message, size_t message_bytes);
+
 /*
  * history_open - what is known of the models in manager->model[]
  *

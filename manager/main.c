@@ -6,6 +6,7 @@
 #include "manager/adopt.h"
 #include "manager/budget.h"
 #include "manager/check.h"
+#include "manager/history.h"
 #include "manager/keeper.h"
 #include "manager/path.h"
 #include "manager/pool.h"
@@ -118,13 +119,22 @@ static int add_models(const struct settings *settings, char *message)
 	return 0;
 }
 
+static int check_pool(const struct settings *settings, char *message)
+{
+	if (policy_takes_pool(settings->policy, settings->pool))
+		return 0;
+	(void)snprintf(message, SERVE_MESSAGE_BYTES, "--policy %.40s: has a pool a layer in any case: leave --pool out",
+		       settings->policy);
+	return -EINVAL;
+}
+
 static int check_policy(const struct settings *settings, char *message)
 {
 	char known[200] = "";
 
 	for (unsigned i = 0; policy_name_at(i) != NULL; i++) {
 		if (strcmp(policy_name_at(i), settings->policy) == 0)
-			return 0;
+			return check_pool(settings, message);
 		(void)snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "",
 			       policy_name_at(i));
 	}
@@ -200,6 +210,8 @@ static int run(const struct settings *settings)
 	if (path_of_socket(settings->socket, socket, sizeof socket, message, sizeof message) < 0)
 		return fail(message);
 	manager.settings = settings;
+	if (history_check_folder(settings->usage, message, sizeof message) < 0)
+		return fail(message);
 	if (add_models(settings, message) < 0 || decide_budget(settings, message) < 0)
 		return fail(message);
 	if (settings->check)

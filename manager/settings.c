@@ -690,7 +690,7 @@ static const char *argument_of(const struct setting *setting)
 	case CHOICE:
 		return setting->choices;
 	case TEXT:
-		return strcmp(setting->name, "socket") == 0 || strcmp(setting->name, "config") == 0 ? "PATH" : "NAME";
+		return setting->choices != NULL ? setting->choices : "NAME";
 	case NODE:
 		return "interleave|local|NODE";
 	case LIST:

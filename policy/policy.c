@@ -112,6 +112,11 @@ static int fill_base(struct policy *policy, const struct policy_setup *setup)
 
 static void set_capacities(struct policy *policy, uint64_t budget_bytes);
 
+static int takes_pool(const struct policy_ops *ops, enum policy_pool pool)
+{
+	return !ops->forced_pool || pool == POLICY_POOL_DEFAULT || pool == ops->pool;
+}
+
 static int create(struct policy **ret_policy, const struct policy_ops *ops, const struct policy_setup *setup,
 		  const struct policy_tuning *tuning)
 {
@@ -121,7 +126,7 @@ static int create(struct policy **ret_policy, const struct policy_ops *ops, cons
 
 	if (r == 0)
 		r = check_setup(setup);
-	if (r < 0 || (ops->forced_pool && pool != ops->pool))
+	if (r < 0 || !takes_pool(ops, setup->pool))
 		return -EINVAL;
 	policy = calloc(1, ops->bytes);
 	if (policy == NULL)
@@ -177,6 +182,14 @@ const char *policy_name(const struct policy *policy)
 const char *policy_name_at(unsigned index)
 {
 	return index < CNRE_COUNT_OF(policies) ? policies[index]->name : NULL;
+}
+
+int policy_takes_pool(const char *name, enum policy_pool pool)
+{
+	for (unsigned i = 0; i < CNRE_COUNT_OF(policies); i++)
+		if (strcmp(policies[i]->name, name) == 0)
+			return takes_pool(policies[i], pool);
+	return 0;
 }
 
 enum policy_pool policy_pool_of(const struct policy *policy)

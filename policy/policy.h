@@ -66,6 +66,8 @@ struct policy *policy_destroy(struct policy *policy); /* NULL is fine; returns N
 const char *policy_name(const struct policy *policy);
 /* The names known, in order; NULL behind the last. */
 const char *policy_name_at(unsigned index);
+/* 1: policy_create of that name, which is known, takes that pool. */
+int policy_takes_pool(const char *name, enum policy_pool pool);
 enum policy_pool policy_pool_of(const struct policy *policy); /* never POLICY_POOL_DEFAULT */
 
 /* A layer visit of one client begins; it stands for token_count tokens. The clock of all policies (never wall time). */

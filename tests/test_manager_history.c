@@ -193,5 +193,39 @@ Test(manager_history, a_folder_that_is_not_there_is_refused_with_what_to_do)
 	open_bench(&bench);
 	cr_assert_eq(history_open(&history, &bench.manager, "/nonexistent/folder", bench.message, sizeof bench.message), -ENOENT);
 	cr_assert_not_null(strstr(bench.message, "name a folder"));
+	write_file(bench.path, "");
+	cr_assert_eq(history_open(&history, &bench.manager, bench.path, bench.message, sizeof bench.message), -ENOTDIR);
+	close_bench(&bench);
+}
+
+static uint32_t count_lines(const char *text)
+{
+	uint32_t lines = 0;
+
+	for (; *text != '\0'; text++)
+		lines += *text == '\n';
+	return lines;
+}
+
+Test(manager_history, what_cannot_be_written_at_the_end_is_tried_once_and_said_once)
+{
+	struct bench bench;
+	struct history *history;
+	char log[] = "/tmp/cnre-test-XXXXXX", folder[80], said[1024];
+	int fd = mkstemp(log);
+
+	open_bench(&bench);
+	history = open_history(&bench);
+	count(history, 0, 9);
+	(void)snprintf(folder, sizeof folder, "%s-moved", bench.folder);
+	cr_assert(fd >= 0 && rename(bench.folder, folder) == 0);
+	cr_assert(dup2(fd, STDERR_FILENO) >= 0);
+	(void)history_close(history);
+	cr_assert_eq(rename(folder, bench.folder), 0);
+	(void)read_file(log, said, sizeof said);
+	cr_expect_eq(count_lines(said), 1, "%s", said);
+	cr_expect_not_null(strstr(said, "not saved: No such file"), "%s", said);
+	(void)unlink(log);
+	(void)close(fd);
 	close_bench(&bench);
 }

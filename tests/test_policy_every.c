@@ -329,6 +329,25 @@ Test(policy_every, has_a_name_by_which_it_is_made_and_a_pool)
 	}
 }
 
+Test(policy_every, says_before_it_is_made_which_pools_it_takes)
+{
+	struct world world;
+	uint32_t refused = 0;
+
+	make_world(&world, 1);
+	for (unsigned i = 0; policy_name_at(i) != NULL; i++)
+		for (int pool = POLICY_POOL_DEFAULT; pool <= POLICY_POOL_SOFT; pool++) {
+			struct policy *policy = NULL;
+			int r = create(&policy, &world, policy_name_at(i), (enum policy_pool)pool);
+
+			cr_expect_eq(policy_takes_pool(policy_name_at(i), (enum policy_pool)pool), r == 0, "%s, pool %d",
+				     policy_name_at(i), pool);
+			refused += r < 0;
+			(void)policy_destroy(policy);
+		}
+	cr_expect_gt(refused, 0, "engine-lru has a pool a layer and no other");
+}
+
 Test(policy_every, refuses_a_setup_that_cannot_be_and_leaves_the_output_untouched)
 {
 	struct policy *const before = (struct policy *)&before;
