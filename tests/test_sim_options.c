@@ -87,12 +87,16 @@ Test(sim_options, what_is_wrong_is_refused_with_what_is_right_and_output_untouch
 		{"run --trace %s/a.grp --policy slru --slru-split 1:1:1:1:1:1:1:1:1 --objects 4", "at most eight"},
 		{"run --trace %s/a.grp --policy cost --half-lives 1:2 --objects 4", "three numbers"},
 		{"run --trace %s/a.grp --policy cost --half-lives 1:2:inf --objects 4", "three numbers"},
-		{"run --trace %s/a.grp --policy cost --prior-weight nan --objects 4", "out of range"},
+		{"run --trace %s/a.grp --policy cost --prior-weight nan --objects 4", "from 0 to 1e+06"},
 		{"run --trace %s/a.grp --policy lru --objects 4 --threads 0", "from 1"},
 		{"run --trace %s/a.grp --policy lru --objects 4 --json=1", "takes no value"},
 		{"run --trace %s/a.grp --policy lru --objects 4 --seed", "--seed"},
 		{"run word --trace %s/a.grp --policy lru --objects 4", "expected an option"},
 		{"run --trace %s/a.grp --policy lru --objects 4 --arms", "--seed-residents"},
+		{"run --trace %s/a.grp --policy --objects 4", "--policy: needs NAME"},
+		{"run --trace --policy lru --objects 4", "--trace: needs FILE"},
+		{"run --trace %s/a.grp --policy lru --objects 4 --json --csv", "one of them"},
+		{"run --trace %s/a.grp --policy lru --objects 4 --null --csv", "second table"},
 	};
 	struct folder folder;
 	char message[SIM_MESSAGE_BYTES];

@@ -59,14 +59,14 @@ Test(sim_plot, without_gnuplot_it_says_which_package)
 	folder_remove(&folder);
 }
 
-Test(sim_plot, a_folder_that_is_not_there_is_said_before_anything_is_replayed)
+Test(sim_plot, a_folder_that_cannot_be_made_is_said_before_anything_is_replayed)
 {
 	struct folder folder;
 	struct captured captured;
 
 	folder_make(&folder);
 	sim_files_write(&folder, "a.grp", 20, 2, 0, 0, 1);
-	captured = plot(&folder, "plot --trace %s/a.grp --policy lru --out %s/nowhere");
+	captured = plot(&folder, "plot --trace %s/a.grp --policy lru --out %s/no/where");
 	cr_expect_eq(captured.status, SIM_FAILED);
 	cr_expect_not_null(strstr(captured.error, "--out"), "%s", captured.error);
 	captured_free(&captured);

@@ -86,7 +86,7 @@ Test(sim_read_route, what_is_no_route_trace_is_refused_with_line_and_reason)
 		{"0 0 -1 6:0.5\n", ":1: expected `call row layer"},
 		{"0 99999999999999999999 1 6:0.5\n", ":1: expected `call row layer"},
 		{"x\n", ":1: expected `call row layer"},
-		{"", ":0: no lookups"},
+		{"", "/t: no lookups"},
 	};
 	char message[512];
 	size_t i;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The verbs run and sweep as programs see them: JSON, exit statuses, fair arms. */
+#include "tools/sim/convert.h"
 #include "tools/sim/verbs.h"
 
 #include "tests/support/captured.h"
@@ -294,5 +295,35 @@ Test(sim_run, csv_has_a_line_for_each_policy_and_size)
 	cr_expect_eq(lines, 1 + 6);
 	cr_expect_not_null(strstr(captured.out, "\nfifo,slots_per_layer,16,320,"), "%s", captured.out);
 	captured_free(&captured);
+	folder_remove(&folder);
+}
+
+Test(sim_run, a_budget_needs_the_bytes_of_experts_and_room_for_one)
+{
+	static const char manifest[] = "{\"layers\": {\"0\": {\"resident_bytes\": 1000}}}";
+	static const struct {
+		const char *format, *says;
+		int status;
+	} cases[] = {
+		{"run --trace %s/a.grp --policy lru --budget 50%%", "needs --manifest", SIM_USAGE},
+		{"run --trace %s/a.trace --policy lru --budget 50%%", "needs --manifest", SIM_USAGE},
+		{"run --trace %s/a.grp --manifest %s/m.json --policy lru --budget 999", "would hold no object", SIM_USAGE},
+		{"run --trace %s/a.grp --manifest %s/m.json --policy lru --budget 1000", "", SIM_DONE},
+	};
+	struct folder folder;
+	struct captured captured;
+
+	folder_make(&folder);
+	folder_write(&folder, "a.grp", "0 0 0 1\n1 0 0 2\n", 16);
+	folder_write(&folder, "m.json", manifest, sizeof manifest - 1);
+	captured = in_folder(&folder, sim_convert, "convert --trace %s/a.grp --out %s/a.trace");
+	cr_assert_eq(captured.status, SIM_DONE, "%s", captured.error);
+	captured_free(&captured);
+	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		captured = in_folder(&folder, sim_run, cases[i].format);
+		cr_expect_eq(captured.status, cases[i].status, "case %u: %s", i, captured.error);
+		cr_expect_not_null(strstr(captured.error, cases[i].says), "case %u: %s", i, captured.error);
+		captured_free(&captured);
+	}
 	folder_remove(&folder);
 }

@@ -86,7 +86,7 @@ static int take_number(struct parsing *parsing, const struct option_row *row, co
 	return 0;
 }
 
-static int take_real(struct parsing *parsing, const struct option_row *row, const char *text)
+static int parse_between(const struct parsing *parsing, const struct option_row *row, const char *text, double *ret_value)
 {
 	const char *at = text;
 	double value;
@@ -95,8 +95,18 @@ static int take_real(struct parsing *parsing, const struct option_row *row, cons
 	(void)snprintf(expected, sizeof expected, "expected a number from %g to %g", row->least, row->most);
 	if (parse_real(&at, "", &value) < 0 || value < row->least || value > row->most)
 		return refuse(parsing, row, text, expected);
-	*(double *)((char *)parsing->options + row->field_off) = value;
+	*ret_value = value;
 	return 0;
+}
+
+static int take_real(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	double value;
+	int r = parse_between(parsing, row, text, &value);
+
+	if (r == 0)
+		*(double *)((char *)parsing->options + row->field_off) = value;
+	return r;
 }
 
 /* A:B:… or A,B,…; how many, or -EINVAL. */
@@ -279,8 +289,9 @@ static int take_capacity(struct parsing *parsing, const struct option_row *row, 
 			r = refuse(parsing, row, text, "too many");
 		else if (parse_capacity(one, unit, &options->capacity[options->capacity_count]) < 0)
 			r = refuse(parsing, row, one,
-				   unit == SIM_BYTES ? "expected a size such as 120G, or 25%"
-						     : "expected a number above 0, or a share such as 25%");
+				   unit == SIM_BYTES     ? "expected a size such as 120G, or 25%"
+				   : unit == SIM_OBJECTS ? "expected a whole number above 0, or a share such as 25%"
+							 : "expected a whole number above 0");
 		else
 			options->capacity_count++;
 	}
@@ -357,11 +368,11 @@ static int take_rates(struct parsing *parsing, const struct option_row *row, con
 
 static int take_tuning(struct parsing *parsing, const struct option_row *row, const char *text)
 {
-	const char *at = text;
 	double value;
+	int r = parse_between(parsing, row, text, &value);
 
-	if (parse_real(&at, "", &value) < 0 || value < row->least || value > row->most)
-		return refuse(parsing, row, text, "out of range");
+	if (r < 0)
+		return r;
 	*(float *)((char *)parsing->options + row->field_off) = (float)value;
 	return 0;
 }
@@ -403,10 +414,10 @@ static const struct option_row table[] = {
 	POLICY_ROW("candidate", candidate, "what must beat it; default cost")
 	OWN_ROW("slots-per-layer", "N", ANY, take_capacity, "objects that fit in each layer's pool")
 	OWN_ROW("objects", "N|P%", ANY, take_capacity, "objects that fit in all")
-	OWN_ROW("budget", "SIZE|P%", ANY, take_capacity, "bytes that fit in all; needs --manifest")
-	TEXT_ROW("manifest", "FILE", ANY, manifest, "bytes and costs of each layer's experts")
-	OWN_ROW("pool", "layer|global|soft", ANY, take_pool, "from whom room is taken")
-	OWN_ROW("semantics", "batch|access|block64", ANY, take_semantics, "what is looked up before what is placed")
+	OWN_ROW("budget", "SIZE|P%", ANY, take_capacity, "bytes that fit in all; of a --manifest or a recorded trace")
+	TEXT_ROW("manifest", "FILE|DIR", ANY, manifest, "bytes and costs of each layer's experts")
+	OWN_ROW("pool", "layer|global|soft", ANY, take_pool, "from whom room is taken; default: the policy's own")
+	OWN_ROW("semantics", "batch|access|block64", ANY, take_semantics, "what is looked up before what is placed; default batch")
 	TEXT_ROW("seed-residents", "FILE|LIST", ANY, seed_residents, "resident before the first access")
 	FLAG_ROW("preload", SIM_RUN | MANY, preloads, "the most used of --train are resident before the first access")
 	FLAG_ROW("cold", SIM_GATE, is_cold, "nothing is preloaded from --train")
@@ -416,12 +427,12 @@ static const struct option_row table[] = {
 	OWN_ROW("phase", "decode|prefill|all", ANY, take_phase, "of traces that mark phases")
 	OWN_ROW("format", "NAME", ANY, take_format, "of the traces; default: by their first line")
 	NUMBER_ROW("experts", ANY, experts, 1, SIM_EXPERTS_MAX, "of a layer, where the traces do not tell")
-	REAL_ROW("miss-us", ANY, miss_us, 0, 1e9, "felt microseconds a miss, without a manifest")
-	REAL_ROW("read-gbps", ANY, read_gbps, 1e-6, 1e6, "bandwidth, for a manifest without felt times")
-	REAL_ROW("felt-fraction", ANY, felt_fraction, 0, 1, "share of reading that is felt, likewise")
-	REAL_ROW("minimum-gain", SIM_GATE, minimum_gain, 0, 1, "mean felt wait must fall by that share")
-	REAL_ROW("maximum-regression", SIM_GATE, maximum_regression, 0, 1e6, "nor may a category's rise by more")
-	OWN_ROW("felt-scales", "N,N...", SIM_GATE, take_scales, "with every felt time times each of these")
+	REAL_ROW("miss-us", ANY, miss_us, 0, 1e9, "felt microseconds a miss, without a manifest; default 1000")
+	REAL_ROW("read-gbps", ANY, read_gbps, 1e-6, 1e6, "bandwidth, for a manifest without felt times; default 3")
+	REAL_ROW("felt-fraction", ANY, felt_fraction, 0, 1, "share of reading that is felt, likewise; default 1")
+	REAL_ROW("minimum-gain", SIM_GATE, minimum_gain, 0, 1, "mean felt wait must fall by that share; default 0.1")
+	REAL_ROW("maximum-regression", SIM_GATE, maximum_regression, 0, 1e6, "nor may a category's rise by more; default 0.03")
+	OWN_ROW("felt-scales", "N,N...", SIM_GATE, take_scales, "with every felt time times each of these; default 0.5,1,1.5")
 	OWN_ROW("sensitivity-layers", "N,N...", SIM_GATE, take_layers, "and with one of these layers alone")
 	OWN_ROW("slru-split", "A:B:...", ANY, take_slru_split, "shares of slru's segments, lowest first")
 	TUNING_ROW("window-share", window_share, 0, 1, "of tinylfu")
@@ -435,7 +446,7 @@ static const struct option_row table[] = {
 	NUMBER_ROW("threads", ANY, threads, 1, SIM_JOB_THREADS_MAX, "default: as many as there are CPUs")
 	OWN_ROW("seed", "N", ANY, take_seed, "of what is drawn at random")
 	TEXT_ROW("temporary", "DIR", ANY, temporary, "for files as large as the traces; default TMPDIR or /tmp")
-	TEXT_ROW("out", "DIR", SIM_PLOT, out, "where the pictures go")
+	TEXT_ROW("out", "DIR", SIM_PLOT, out, "where the pictures go, made if it is not there; default the current one")
 	FLAG_ROW("progress", ANY, wants_progress, "on standard error, even if that is no terminal")
 	FLAG_ROW("json", SIM_RUN | SIM_SWEEP | SIM_GATE, as_json, "one JSON object")
 	FLAG_ROW("csv", SIM_RUN | SIM_SWEEP, as_csv, "comma-separated lines")
@@ -538,10 +549,11 @@ static int take_option(struct parsing *parsing, char **argv, int *index)
 		*(int *)((char *)parsing->options + row->field_off) = 1;
 		return text == NULL ? 0 : refuse(parsing, row, text, "takes no value");
 	}
-	if (text == NULL && argv[*index + 1] != NULL)
+	if (text == NULL && argv[*index + 1] != NULL && strncmp(argv[*index + 1], "--", 2) != 0)
 		text = argv[++*index];
 	if (text == NULL)
-		return refuse(parsing, row, "", row->argument);
+		return cnre_message(parsing->message, parsing->message_bytes, -EINVAL, "--%s: needs %s", row->name,
+				    row->argument);
 	r = take_value(parsing, row, text);
 	while (r == 0 && row->kind == WORDS && argv[*index + 1] != NULL && argv[*index + 1][0] != '-')
 		r = take_value(parsing, row, argv[++*index]);
@@ -586,6 +598,10 @@ static int check_together(const struct parsing *parsing)
 		wrong = "--preload and --capacities train: need --train FILE";
 	else if (options->shows_arms && options->train.count == 0 && options->seed_residents == NULL)
 		wrong = "--arms: needs --seed-residents or --train, which say what is preloaded";
+	else if (options->as_json && options->as_csv)
+		wrong = "--json and --csv: give one of them";
+	else if (options->as_csv && options->shows_null)
+		wrong = "--null: is a second table: --json has both, --csv does not";
 	if (wrong != NULL)
 		return cnre_message(parsing->message, parsing->message_bytes, -EINVAL, "%s", wrong);
 	return 0;

@@ -176,21 +176,26 @@ static int draw(const struct sim_sweep *sweep, const struct sim_study *study)
 
 /* ---- the verb ---- */
 
-/* Sizes for a curve where none were asked for, in percent. */
-static void choose_sizes(struct sim_options *options)
+/* Sizes for a curve where none were asked for, in percent; of a small model the smallest would hold no object. */
+static void choose_sizes(struct sim_options *options, const struct sim_study *study)
 {
 	static const double percent[] = {2, 5, 10, 15, 20, 25, 30, 40, 50, 60, 75, 100};
 
 	for (size_t i = 0; i < sizeof percent / sizeof percent[0]; i++)
-		options->capacity[options->capacity_count++] =
-			(struct sim_capacity_option){.capacity.unit = SIM_OBJECTS, .percent = percent[i]};
+		if (study->geometry->object_count * percent[i] >= 100)
+			options->capacity[options->capacity_count++] =
+				(struct sim_capacity_option){.capacity.unit = SIM_OBJECTS, .percent = percent[i]};
 }
 
 /* Before minutes of replays. */
-static int check_folder(const char *folder)
+static int make_folder(const char *folder)
 {
 	struct stat status;
 
+	if (mkdir(folder, 0777) == 0)
+		return 0;
+	if (errno != EEXIST)
+		return sim_say(verb, SIM_FAILED, "--out %.200s: %s", folder, strerror(errno));
 	if (stat(folder, &status) < 0)
 		return sim_say(verb, SIM_FAILED, "--out %.200s: %s", folder, strerror(errno));
 	if (!S_ISDIR(status.st_mode))
@@ -208,11 +213,14 @@ int sim_plot(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (options.capacity_count == 0)
-		choose_sizes(&options);
-	status = check_folder(options.out);
+		choose_sizes(&options, &study);
+	status = make_folder(options.out);
 	if (status == 0) {
 		r = sim_sweep_open(&sweep, &study);
-		status = r < 0 ? sim_say_error(verb, r) : draw(&sweep, &study);
+		if (r == -EINVAL)
+			status = sim_say(verb, SIM_USAGE, "a cache of one of these sizes would hold no object");
+		else
+			status = r < 0 ? sim_say_error(verb, r) : draw(&sweep, &study);
 		if (r == 0)
 			sim_sweep_close(&sweep);
 	}

@@ -220,6 +220,16 @@ static int print_json(const struct run *run, const struct headroom *headroom)
 	return sim_report_print(stdout, object);
 }
 
+/* A .coli_usage has no order that could examine it. */
+static void print_history(const struct sim_train *train)
+{
+	if (train->uniform_log_loss == 0 && train->prior_holds)
+		printf("history: used as it is\n");
+	else
+		printf("history: %.3f nats a use, %.3f without: %s\n", train->log_loss, train->uniform_log_loss,
+		       train->prior_holds ? "used" : "no better than chance, so no prior");
+}
+
 static int print_lines(const struct run *run, const struct headroom *headroom)
 {
 	const struct sim_train *train = &run->study->train;
@@ -232,8 +242,7 @@ static int print_lines(const struct run *run, const struct headroom *headroom)
 		       run->study->geometry->object_count, run->study->geometry->layer_count,
 		       run->study->geometry->top_k);
 	if (!run->options->as_csv && train->use_count != NULL)
-		printf("history: %.3f nats a use, %.3f without: %s\n", train->log_loss, train->uniform_log_loss,
-		       train->prior_holds ? "used" : "no better than chance, so no prior");
+		print_history(train);
 	if (!run->options->as_csv)
 		sim_report_table_head(stdout);
 	for (uint32_t i = 0; i < run->count; i++)

@@ -69,12 +69,21 @@ static int load_traces(struct sim_study *study, char *message, size_t message_by
 	return refuse_shared(study, message, message_bytes);
 }
 
+/* A binary trace that was converted from text says one byte, since it must say something. */
+static int knows_bytes(const struct sim_geometry *geometry)
+{
+	for (uint32_t i = 0; i < geometry->layer_count; i++)
+		if (geometry->resident_bytes[i] > 1)
+			return 1;
+	return 0;
+}
+
 /* Bytes of experts come from a manifest or from a binary trace; otherwise every expert would be one byte. */
 static int check_bytes(const struct sim_study *study, char *message, size_t message_bytes)
 {
 	const struct sim_options *options = study->options;
 
-	if (options->manifest != NULL || study->geometry->resident_bytes[0] > 0)
+	if (options->manifest != NULL || knows_bytes(study->geometry))
 		return 0;
 	for (uint32_t i = 0; i < options->capacity_count; i++)
 		if (options->capacity[i].capacity.unit == SIM_BYTES)
@@ -192,6 +201,16 @@ int sim_study_shuffle(struct sim_study *study)
 
 /* ---- arms ---- */
 
+static uint64_t smallest_bytes(const struct sim_study *study)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t i = 0; i < study->geometry->layer_count; i++)
+		if (study->manifest.layer[i].resident_bytes < least)
+			least = study->manifest.layer[i].resident_bytes;
+	return least;
+}
+
 int sim_study_capacity(const struct sim_study *study, const struct sim_capacity_option *option,
 		       struct sim_capacity *ret_capacity)
 {
@@ -207,7 +226,7 @@ int sim_study_capacity(const struct sim_study *study, const struct sim_capacity_
 		}
 		capacity.amount = (uint64_t)(all * option->percent / 100);
 	}
-	if (capacity.amount == 0)
+	if (capacity.amount == 0 || (capacity.unit == SIM_BYTES && capacity.amount < smallest_bytes(study)))
 		return -EINVAL;
 	*ret_capacity = capacity;
 	return 0;

@@ -28,12 +28,14 @@ int sim_refuse(struct sim_reader *reader, const char *format, ...)
 	va_start(arguments, format);
 	(void)vsnprintf(reason, sizeof reason, format, arguments);
 	va_end(arguments);
-	if (reader->format == SIM_FORMAT_BINARY) {
+	if (reader->format == SIM_FORMAT_BINARY)
 		place = reader->input.read_bytes - (reader->input.end - reader->input.at);
+	if (place == 0) /* about the file as a whole */
+		return cnre_message(reader->message, reader->message_bytes, -EINVAL, "%s: %s", reader->path, reason);
+	if (reader->format == SIM_FORMAT_BINARY)
 		return cnre_message(reader->message, reader->message_bytes, -EINVAL,
 				    "%s: byte %llu: %s (read as binary)", reader->path, (unsigned long long)place,
 				    reason);
-	}
 	if (reader->format == SIM_FORMAT_AUTO)
 		return cnre_message(reader->message, reader->message_bytes, -EINVAL, "%s:%llu: %s", reader->path,
 				    (unsigned long long)place, reason);
