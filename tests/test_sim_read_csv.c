@@ -3,8 +3,10 @@
 #include "tests/support/traces.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define HEADER "# route_trace v1\nturn,phase,step,layer,slot,expert,weight,residency,expert_bytes\n"
@@ -46,6 +48,41 @@ Test(sim_read_csv, a_phase_alone_is_numbered_from_0)
 {
 	expect_rows(SIM_PHASE_PREFILL, PREFILL);
 	expect_rows(SIM_PHASE_DECODE, "0 0/0[1]:2,1;1 1/0[1]:5,1;2 0/1[1]:3,2;");
+}
+
+/* Rows have experts up to 7 in both layers. */
+static void load_with_comments(struct traces *traces, const char *comments, int status)
+{
+	char text[1024];
+
+	(void)snprintf(text, sizeof text, "%s%s", comments, small);
+	traces_make(traces);
+	traces_add_text(traces, "t.route.csv", text);
+	cr_assert_eq(traces_load(traces), status, "%s", traces->message);
+}
+
+Test(sim_read_csv, comments_say_how_many_experts_there_are_and_how_large_they_are)
+{
+	static const char both[] = "# model=m n_layer=2 n_expert=16 n_expert_used=2\n"
+				   "# layer=0 expert_bytes=640 dense_bytes=1\n# layer=1 expert_bytes=704 dense_bytes=1\n";
+	struct traces traces;
+
+	load_with_comments(&traces, both, 0);
+	cr_expect_eq(traces.geometry->object_count, 2 * 16);
+	cr_expect_eq(traces.geometry->resident_bytes[0], 640);
+	cr_expect_eq(traces.geometry->read_bytes[1], 704);
+	traces_remove(&traces);
+	load_with_comments(&traces, "# n_expert=16\n# layer=0 expert_bytes=640\n", 0);
+	cr_expect_eq(traces.geometry->object_count, 2 * 16);
+	cr_expect_eq(traces.geometry->resident_bytes[0], 0, "nothing is known of layer 1");
+	traces_remove(&traces);
+	load_with_comments(&traces, "# n_expert=many n_expert_used=2\n# layer=0 expert_bytes=640\n", 0);
+	cr_expect_eq(traces.geometry->object_count, 5 + 8);
+	traces_remove(&traces);
+	load_with_comments(&traces, "# n_expert=7\n", -EINVAL);
+	cr_expect_not_null(strstr(traces.message, "expert 7 of layer 1: the comments say n_expert=7"), "%s",
+			   traces.message);
+	traces_remove(&traces);
 }
 
 Test(sim_read_csv, what_is_no_such_csv_is_refused_with_line_and_reason)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * BigMoeOnEdge's routing trace: comments, a header, then `turn,phase,step,layer,slot,expert,weight,residency,bytes`, a line
+ * BigMoeOnEdge's routing trace: comments that may say `n_expert=N` and `layer=N expert_bytes=N`, a header, then `turn,phase,step,layer,slot,expert,weight,residency,bytes`, a line
  * for each expert. Lines of one (turn, phase, step, layer) are a row; its slots count up from 0. The prompt (phase 0) goes
  * layer by layer, all its steps in each, so its rows of one layer are one visit.
  */
@@ -18,13 +18,43 @@ struct csv {
 	uint32_t key[FIELDS]; /* of the row that is open */
 	uint32_t first_step;  /* of the sweep */
 	int has_row;
+	uint32_t experts;     /* of every layer, as the comments say; 0: they do not */
 };
 
-static int check_header(struct sim_reader *reader)
+/* The number behind `name` in a comment. 0, or -EINVAL: it is not there. */
+static int find_number(struct sim_text line, const char *name, uint32_t max, uint32_t *ret_number)
 {
-	struct sim_text line;
-	int got = sim_next_line(reader, &line);
+	size_t bytes = strlen(name);
 
+	for (; (size_t)(line.end - line.at) > bytes; line.at++)
+		if (memcmp(line.at, name, bytes) == 0) {
+			line.at += bytes;
+			return sim_text_number(&line, max, ret_number);
+		}
+	return -EINVAL;
+}
+
+static void take_comment(struct sim_reader *reader, struct csv *csv, struct sim_text line)
+{
+	uint32_t layer, bytes;
+
+	(void)find_number(line, " n_expert=", SIM_EXPERTS_MAX, &csv->experts);
+	if (find_number(line, " layer=", SIM_LAYERS_MAX - 1, &layer) == 0 &&
+	    find_number(line, " expert_bytes=", UINT32_MAX, &bytes) == 0)
+		reader->resident_bytes[layer] = reader->read_bytes[layer] = bytes;
+}
+
+static int read_header(struct sim_reader *reader, struct csv *csv)
+{
+	struct sim_text line, look;
+	int got;
+
+	while ((got = sim_any_line(reader, &line)) > 0) {
+		look = line;
+		if (!sim_text_is_done(&look) && *look.at != '#')
+			break;
+		take_comment(reader, csv, line);
+	}
 	if (got < 0)
 		return got;
 	if (got == 0 || (size_t)(line.end - line.at) < strlen(HEADER) || memcmp(line.at, HEADER, strlen(HEADER)) != 0)
@@ -124,11 +154,33 @@ static int read_line(struct sim_reader *reader, struct csv *csv, struct sim_text
 	return sim_row_take(reader, field[EXPERT]);
 }
 
+/* What the comments said is believed where it covers what the rows have: all of their layers, or none. */
+static int declare(struct sim_reader *reader, const struct csv *csv)
+{
+	int has_bytes = 1;
+	uint32_t i;
+
+	for (i = 0; i < SIM_LAYERS_MAX; i++) {
+		has_bytes &= reader->experts[i] == 0 || reader->resident_bytes[i] != 0;
+		if (csv->experts != 0 && reader->experts[i] > csv->experts)
+			return sim_refuse(reader, "expert %u of layer %u: the comments say n_expert=%u: record again",
+					  reader->experts[i] - 1, i, csv->experts);
+	}
+	for (i = 0; i < SIM_LAYERS_MAX; i++) {
+		if (csv->experts != 0 && reader->experts[i] != 0)
+			reader->experts[i] = csv->experts;
+		if (!has_bytes || csv->experts == 0)
+			reader->resident_bytes[i] = reader->read_bytes[i] = 0;
+	}
+	reader->declared = csv->experts != 0;
+	return 0;
+}
+
 int sim_read_csv(struct sim_reader *reader)
 {
 	struct csv csv = {0};
 	struct sim_text line;
-	int got, result = check_header(reader);
+	int got, result = read_header(reader, &csv);
 
 	if (result < 0)
 		return result;
@@ -137,5 +189,6 @@ int sim_read_csv(struct sim_reader *reader)
 		if (result < 0)
 			return result;
 	}
-	return got < 0 ? got : sim_row_end(reader);
+	result = got < 0 ? got : sim_row_end(reader);
+	return result < 0 ? result : declare(reader, &csv);
 }

@@ -105,8 +105,7 @@ int sim_input_fill(struct sim_reader *reader)
 	return (int)got;
 }
 
-/* Any line; without its end and a carriage return before that. */
-static int any_line(struct sim_reader *reader, struct sim_text *ret_line)
+int sim_any_line(struct sim_reader *reader, struct sim_text *ret_line)
 {
 	struct sim_input *input = &reader->input;
 	unsigned char *start, *end;
@@ -147,7 +146,7 @@ int sim_next_line(struct sim_reader *reader, struct sim_text *ret_line)
 	int got;
 
 	do {
-		got = any_line(reader, &line);
+		got = sim_any_line(reader, &line);
 		if (got <= 0)
 			return got;
 		look = line;

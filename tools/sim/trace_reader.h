@@ -60,6 +60,8 @@ int sim_refuse_error(struct sim_reader *reader, int error); /* FILE: text of the
 int sim_input_open(struct sim_reader *reader);           /* reader->path; 0 or an error with its message */
 void sim_input_close(struct sim_input *input);
 int sim_input_fill(struct sim_reader *reader);           /* reads on; bytes got, 0 at the end or if the buffer is full */
+/* Any line, without its end and a carriage return before that. As sim_next_line. */
+int sim_any_line(struct sim_reader *reader, struct sim_text *ret_line);
 /* The next line that is not blank and no # comment, without its end. 1, 0 at the end of the file, or a refusal. */
 int sim_next_line(struct sim_reader *reader, struct sim_text *ret_line);
 /* A plain decimal number, spaces before it skipped. 0, or -EINVAL: there is none, or it is above max. */
