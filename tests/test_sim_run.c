@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The verbs run and sweep as programs see them: JSON, exit statuses, fair arms. */
-#include "tools/sim/convert.h"
 #include "tools/sim/verbs.h"
 
+#include "policy/record.h"
 #include "tests/support/captured.h"
 #include "tests/support/sim_files.h"
+#include "tools/sim/convert.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -325,5 +327,49 @@ Test(sim_run, a_budget_needs_the_bytes_of_experts_and_room_for_one)
 		cr_expect_not_null(strstr(captured.error, cases[i].says), "case %u: %s", i, captured.error);
 		captured_free(&captured);
 	}
+	folder_remove(&folder);
+}
+
+/* One visit of one lookup, and after it so many records that the manager could not keep. */
+static void write_recording(const struct folder *folder, const char *name, uint64_t lost)
+{
+	struct record_layer layer = {.experts = 4, .resident_bytes = 10, .read_bytes = 10};
+	const struct record_header header = {.layer_count = 1, .layer = &layer, .top_k = 1, .policy = "lru"};
+	const struct record visit = {.kind = RECORD_VISIT, .b = 1}, access = {.kind = RECORD_ACCESS, .a = 2},
+			    loss = {.kind = RECORD_LOST, .a = lost}, end = {.kind = RECORD_END, .a = lost > 0 ? 3 : 2};
+	unsigned char *bytes, text[256];
+	size_t size;
+
+	cr_assert_eq(record_put_header(&header, &bytes, &size), 0);
+	cr_assert_lt(size, sizeof text / 2);
+	memcpy(text, bytes, size);
+	free(bytes);
+	size += record_put(text + size, &visit);
+	size += record_put(text + size, &access);
+	if (lost > 0)
+		size += record_put(text + size, &loss);
+	size += record_put(text + size, &end);
+	folder_write(folder, name, text, size);
+}
+
+Test(sim_run, a_recording_with_holes_is_replayed_with_a_warning_and_one_without_is_not)
+{
+	struct folder folder;
+	struct captured captured;
+	json_t *object;
+
+	folder_make(&folder);
+	write_recording(&folder, "holes.trace", 9);
+	write_recording(&folder, "whole.trace", 0);
+	captured = in_folder(&folder, sim_run, "run --trace %s/holes.trace --policy lru --objects 4");
+	cr_expect_eq(captured.status, SIM_DONE, "%s", captured.error);
+	cr_expect_not_null(strstr(captured.error, "warning: 9 records were lost"), "%s", captured.error);
+	captured_free(&captured);
+	captured = in_folder(&folder, sim_run, "run --trace %s/whole.trace --policy lru --objects 4");
+	cr_expect_str_eq(captured.error, "");
+	captured_free(&captured);
+	object = json_in_folder(&folder, sim_run, "run --trace %s/holes.trace --policy lru --objects 4 --json");
+	cr_expect_eq(json_integer_value(json_object_get(json_array_get(json_object_get(object, "traces"), 0), "lost")), 9);
+	json_decref(object);
 	folder_remove(&folder);
 }

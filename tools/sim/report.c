@@ -164,10 +164,11 @@ json_t *sim_report_traces(const struct sim_study *study)
 		const struct sim_trace *trace = &study->trace[i];
 		json_t *path = json_string(trace->path); /* NULL: not UTF-8, as file names may be */
 
-		json_array_append_new(traces, json_pack("{s:o*, s:s*, s:I, s:I}", "path", path, "category",
+		json_array_append_new(traces, json_pack("{s:o*, s:s*, s:I, s:I, s:I}", "path", path, "category",
 							path != NULL ? trace->category : NULL, "accesses",
 							(json_int_t)trace->access_count, "tokens",
-							(json_int_t)trace->token_count));
+							(json_int_t)trace->token_count, "lost",
+							(json_int_t)trace->lost));
 	}
 	return traces;
 }

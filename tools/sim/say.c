@@ -33,6 +33,15 @@ static int show_help(const char *verb, enum sim_verb number)
 	return fflush(stdout) == 0 ? SIM_DONE : SIM_FAILED;
 }
 
+/* A recording with holes is replayed, for most of it may be there; nobody should take it for the whole. */
+static void warn_of_losses(const char *verb, const struct sim_study *study)
+{
+	for (uint32_t i = 0; i < study->trace_count + study->train_count; i++)
+		if (study->trace[i].lost > 0)
+			(void)sim_say(verb, 0, "%s: warning: %llu records were lost when it was recorded: a replay of the rest",
+				      study->trace[i].path, (unsigned long long)study->trace[i].lost);
+}
+
 int sim_begin(int argc, char **argv, enum sim_verb verb, struct sim_options *ret_options, struct sim_study *ret_study)
 {
 	char message[SIM_MESSAGE_BYTES] = "out of memory";
@@ -46,6 +55,8 @@ int sim_begin(int argc, char **argv, enum sim_verb verb, struct sim_options *ret
 		r = sim_study_open(ret_study, ret_options, message, sizeof message);
 		if (r < 0)
 			status = sim_say(argv[0], r == -EEXIST || r == -EDOM ? SIM_USAGE : SIM_FAILED, "%s", message);
+		else
+			warn_of_losses(argv[0], ret_study);
 	}
 	if (status >= 0)
 		sim_options_close(ret_options);
