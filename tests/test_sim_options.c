@@ -94,6 +94,8 @@ Test(sim_options, what_is_wrong_is_refused_with_what_is_right_and_output_untouch
 		{"run word --trace %s/a.grp --policy lru --objects 4", "expected an option"},
 		{"run --trace %s/a.grp --policy lru --objects 4 --arms", "--seed-residents"},
 		{"run --trace %s/a.grp --policy --objects 4", "--policy: needs NAME"},
+		{"run --trace %s/a.grp --policy lru --policy cost --objects 4", "by commas"},
+		{"run --trace %s/a.grp --train %s/a.grp --policy lru --preload --seed-residents 0:1 --objects 4", "give one of them"},
 		{"run --trace --policy lru --objects 4", "--trace: needs FILE"},
 		{"run --trace %s/a.grp --policy lru --objects 4 --json --csv", "one of them"},
 		{"run --trace %s/a.grp --policy lru --objects 4 --null --csv", "second table"},

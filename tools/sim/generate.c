@@ -68,7 +68,9 @@ static int write_row(void *context, uint32_t token, uint32_t layer, const uint32
 	for (i = 0; i < row.count; i++)
 		piece->object[i] = geometry->first_object[layer] + expert[i];
 	sim_writer_row(&piece->writer, &row, piece->object);
-	return ferror(piece->writer.file) ? -EIO : 0;
+	if (!ferror(piece->writer.file))
+		return 0;
+	return errno != 0 ? -errno : -EIO; /* looked at after every row, so that it is still of the write that failed */
 }
 
 static int write_session(const struct crew *crew, uint32_t number, FILE *file)

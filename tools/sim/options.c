@@ -226,11 +226,12 @@ static int refuse_policy(const struct parsing *parsing, const struct option_row 
 static int take_policies(struct parsing *parsing, const struct option_row *row, const char *text)
 {
 	struct sim_options *options = parsing->options;
-	char *copy = strdup(text), *rest = copy, *name;
+	char *copy, *rest, *name;
 
-	free(options->policy_text);
+	if (options->policy_text != NULL)
+		return refuse(parsing, row, text, "policies are given twice: separate them by commas");
+	copy = rest = strdup(text);
 	options->policy_text = copy;
-	options->policy_count = 0;
 	if (copy == NULL)
 		return -ENOMEM;
 	while ((name = strsep(&rest, ",")) != NULL) {
@@ -596,6 +597,8 @@ static int check_together(const struct parsing *parsing)
 		wrong = "several sizes of the cache: sweep takes them";
 	else if (options->train.count == 0 && (options->preloads || options->trains_capacities))
 		wrong = "--preload and --capacities train: need --train FILE";
+	else if (options->preloads && options->seed_residents != NULL)
+		wrong = "--preload and --seed-residents: both say what is resident at the start: give one of them";
 	else if (options->shows_arms && options->train.count == 0 && options->seed_residents == NULL)
 		wrong = "--arms: needs --seed-residents or --train, which say what is preloaded";
 	else if (options->as_json && options->as_csv)

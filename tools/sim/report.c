@@ -177,8 +177,9 @@ int sim_report_print(FILE *out, json_t *object)
 {
 	int r = object == NULL ? -ENOMEM : 0;
 
+	errno = 0;
 	if (r == 0 && (json_dumpf(object, out, JSON_COMPACT) < 0 || putc('\n', out) == EOF || fflush(out) != 0))
-		r = -EIO;
+		r = errno != 0 ? -errno : -EIO;
 	json_decref(object);
 	return r;
 }
