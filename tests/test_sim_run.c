@@ -144,6 +144,27 @@ Test(sim_run, a_trace_is_not_evaluated_that_was_learned_from_under_any_name)
 	folder_remove(&folder);
 }
 
+Test(sim_run, a_copy_of_what_was_learned_from_is_not_evaluated_and_what_only_resembles_it_is)
+{
+	struct folder folder;
+	struct captured captured;
+
+	folder_make(&folder);
+	folder_write(&folder, "a.grp", "0 0 0 1\n1 0 0 2\n", 16);
+	folder_write(&folder, "other.grp", "0 0 0 1\n1 0 0 1\n", 16);
+	captured = in_folder(&folder, sim_convert, "convert --trace %s/a.grp --out %s/copy.trace");
+	cr_assert_eq(captured.status, SIM_DONE, "%s", captured.error);
+	captured_free(&captured);
+	captured = in_folder(&folder, sim_run, "run --trace %s/a.grp --train %s/copy.trace --policy lru --objects 4");
+	cr_expect_eq(captured.status, SIM_USAGE);
+	cr_expect_not_null(strstr(captured.error, "copied"), "%s", captured.error);
+	captured_free(&captured);
+	captured = in_folder(&folder, sim_run, "run --trace %s/a.grp --train %s/other.grp --policy lru --objects 4");
+	cr_expect_eq(captured.status, SIM_DONE, "%s", captured.error);
+	captured_free(&captured);
+	folder_remove(&folder);
+}
+
 Test(sim_run, a_file_that_is_no_trace_or_not_there_is_exit_status_1)
 {
 	struct folder folder;

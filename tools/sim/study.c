@@ -16,16 +16,30 @@
 /* ---- loading ---- */
 
 /* By device and inode, so that neither a second name nor a link hides it. */
+static int is_same_file(const struct sim_trace *a, const struct sim_trace *b)
+{
+	return a->device == b->device && a->inode == b->inode;
+}
+
+/* A copy, or the same in another format: as many rows with the same lookups. */
+static int has_same_lookups(const struct sim_trace *a, const struct sim_trace *b)
+{
+	return a->row_count == b->row_count && a->access_count == b->access_count &&
+	       memcmp(a->object, b->object, a->access_count * sizeof *a->object) == 0;
+}
+
 static int refuse_shared(const struct sim_study *study, char *message, size_t message_bytes)
 {
 	for (uint32_t i = 0; i < study->trace_count; i++)
-		for (uint32_t k = study->trace_count; k < study->trace_count + study->train_count; k++)
-			if (study->trace[i].device == study->trace[k].device &&
-			    study->trace[i].inode == study->trace[k].inode)
+		for (uint32_t k = study->trace_count; k < study->trace_count + study->train_count; k++) {
+			const struct sim_trace *eval = &study->trace[i], *train = &study->trace[k];
+
+			if (is_same_file(eval, train) || has_same_lookups(eval, train))
 				return cnre_message(
 					message, message_bytes, -EEXIST,
-					"%.120s and %.120s are one file: what was learned from cannot be evaluated on",
-					study->trace[k].path, study->trace[i].path);
+					"%.120s and %.120s are one %s: what was learned from cannot be evaluated on",
+					train->path, eval->path, is_same_file(eval, train) ? "file" : "trace, copied");
+		}
 	return 0;
 }
 
