@@ -295,6 +295,63 @@ Test(sim_replay, hysteresis_rejects_what_is_worth_no_more_than_its_victim)
 	hand_trace_close(&hand);
 }
 
+Test(sim_replay, limits_on_moves_bound_placements_a_visit_and_bytes_a_token)
+{
+	struct hand_trace hand;
+	struct sim_arm arm = slots("lru", 4, SIM_BATCH);
+	struct moves_limits one_a_visit = {.moves_per_pass = 1}, bytes = {.bytes_per_token = 3};
+	struct sim_counts free_counts, counts;
+
+	hand_trace_open(&hand, 2, 16, 2);
+	hand.manifest.layer[0].resident_bytes = hand.manifest.layer[1].resident_bytes = 2;
+	hand_trace_fill(&hand, 300, 1, 0, 3);
+	free_counts = hand_trace_replay(&hand, &arm);
+	cr_expect_gt(free_counts.admissions, free_counts.visits, "otherwise no limit is needed");
+	arm.moves = &one_a_visit;
+	counts = hand_trace_replay(&hand, &arm);
+	cr_expect_leq(counts.admissions, counts.visits);
+	cr_expect_gt(counts.rejections, 0);
+	cr_expect_eq(counts.admissions + counts.rejections + counts.bypasses, counts.misses);
+	sim_counts_close(&counts);
+	arm.moves = &bytes;
+	counts = hand_trace_replay(&hand, &arm);
+	cr_expect_leq(counts.migration_bytes, 3 * counts.tokens + 2, "but for one object that was begun");
+	cr_expect_gt(counts.migration_bytes, 2 * counts.tokens, "and most of what may move moves");
+	sim_counts_close(&counts);
+	sim_counts_close(&free_counts);
+	hand_trace_close(&hand);
+}
+
+Test(sim_replay, a_compressed_layer_takes_fewer_bytes_and_its_hits_take_time)
+{
+	static const unsigned char compressed[2] = {1, 0};
+	static const uint32_t capacity[2] = {4, 1};
+	struct hand_trace hand;
+	struct sim_arm arm = {.policy = "lru",
+			      .capacity = {SIM_BYTES, 12},
+			      .capacity_of_layer = capacity,
+			      .hysteresis = -1,
+			      .compressed = compressed,
+			      .compressed_ratio = 2,
+			      .compressed_us = 10};
+	struct sim_counts counts;
+
+	hand_trace_open(&hand, 2, 8, 1);
+	hand.manifest.layer[0].resident_bytes = hand.manifest.layer[1].resident_bytes = 4;
+	for (uint32_t token = 0; token < 80; token++) {
+		HAND_ROW(&hand, token, 0, (int)(token % 4));
+		HAND_ROW(&hand, token, 1, 0);
+	}
+	counts = hand_trace_replay(&hand, &arm);
+	cr_expect_eq(counts.misses, 4 + 1, "four at two bytes, one at four");
+	cr_expect_float_eq(counts.critical_us - counts.felt_us, 76 * 10, 1e-6);
+	cr_expect_str_eq(counts.tier[0].name, "compressed");
+	cr_expect_eq(counts.tier[0].hits, 76);
+	cr_expect_eq(counts.tier[1].hits, 79);
+	sim_counts_close(&counts);
+	hand_trace_close(&hand);
+}
+
 /* Eight layers of top-2 in a cycle, the same experts each time, and one set's slots too few for a cycle. */
 Test(sim_replay, lru_below_one_token_cycle_hits_nothing_and_is_warned_about_and_cost_hits)
 {

@@ -85,6 +85,38 @@ Test(sim_train, capacities_go_half_way_to_where_they_save_misses_and_never_over_
 	hand_trace_close(&hand);
 }
 
+/* Layer 0 needs four experts or nothing, and four fit only at half their size. */
+Test(sim_train, a_layer_is_held_compressed_where_that_saves_more_than_its_hits_cost)
+{
+	struct hand_trace hand;
+	struct sim_train train;
+	struct sim_arm arm = {.policy = "lru",
+			      .capacity = {SIM_BYTES, 12},
+			      .pool = POLICY_POOL_LAYER,
+			      .hysteresis = -1,
+			      .compressed_ratio = 2,
+			      .compressed_us = 10};
+	unsigned char compressed[2];
+	uint32_t capacity[2];
+
+	hand_trace_open(&hand, 2, 8, 1);
+	hand.manifest.layer[0].resident_bytes = hand.manifest.layer[1].resident_bytes = 4;
+	for (uint32_t token = 0; token < 80; token++) {
+		HAND_ROW(&hand, token, 0, (int)(token % 4));
+		HAND_ROW(&hand, token, 1, 0);
+	}
+	cr_assert_eq(sim_train_open(&train, &hand.trace, 1, &hand.geometry), 0);
+	cr_assert_eq(sim_train_represent(&train, &arm, &hand.model, capacity, compressed), 0);
+	cr_expect(compressed[0] && !compressed[1]);
+	cr_expect_eq(capacity[0], 4);
+	cr_expect_eq(capacity[1], 1);
+	arm.compressed_us = 1e6; /* a miss costs 1000 */
+	cr_assert_eq(sim_train_represent(&train, &arm, &hand.model, capacity, compressed), 0);
+	cr_expect(!compressed[0] && !compressed[1]);
+	sim_train_close(&train);
+	hand_trace_close(&hand);
+}
+
 /* All misses of a visit but the first cost the slope; where hardly any visit misses, one more may hide. */
 Test(sim_train, marginals_are_at_the_misses_of_the_train_traces)
 {

@@ -31,7 +31,13 @@ int sim_policy_is_known(const char *policy)
 
 uint64_t sim_arm_object_bytes(const struct sim_arm *arm, const struct sim_model *model, uint32_t layer)
 {
-	return arm->capacity.unit == SIM_BYTES ? model->manifest->layer[layer].resident_bytes : 1;
+	uint64_t bytes = model->manifest->layer[layer].resident_bytes;
+
+	if (arm->capacity.unit != SIM_BYTES)
+		return 1;
+	if (arm->compressed == NULL || !arm->compressed[layer])
+		return bytes;
+	return (uint64_t)fmax(1, ceil((double)bytes / arm->compressed_ratio));
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)

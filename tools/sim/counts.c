@@ -58,10 +58,11 @@ static void add_tier(struct sim_counts *counts, const char *name, uint64_t hits)
 	tier->hits += hits;
 }
 
-void sim_counts_tiers(struct sim_counts *counts, const struct sim_manifest *manifest)
+void sim_counts_tiers(struct sim_counts *counts, const struct sim_manifest *manifest, const unsigned char *compressed)
 {
 	for (uint32_t i = 0; i < counts->layer_count; i++)
-		add_tier(counts, manifest->layer[i].tier, counts->layer[i].accesses - counts->layer[i].misses);
+		add_tier(counts, compressed != NULL && compressed[i] ? "compressed" : manifest->layer[i].tier,
+			 counts->layer[i].accesses - counts->layer[i].misses);
 }
 
 static int add_steps(struct sim_counts *counts, const struct sim_counts *other)

@@ -48,7 +48,7 @@ void sim_counts_finish(struct sim_counts *counts);
 /* What misses of a layer cost; the page cache's share of them at its own price. */
 struct felt_curve sim_felt_curve(const struct sim_layer_cost *cost);
 
-/* Hits go to the tier that the manifest names for the layer. */
-void sim_counts_tiers(struct sim_counts *counts, const struct sim_manifest *manifest);
+/* Hits go to the tier that the manifest names for the layer, or to "compressed" (NULL: no layer is). */
+void sim_counts_tiers(struct sim_counts *counts, const struct sim_manifest *manifest, const unsigned char *compressed);
 
 #endif

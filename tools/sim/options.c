@@ -349,6 +349,24 @@ static int take_slru_split(struct parsing *parsing, const struct option_row *row
 	return 0;
 }
 
+static int take_bytes_per_token(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	if (cnre_size_parse(text, &parsing->options->moves.bytes_per_token) < 0)
+		return refuse(parsing, row, text, "expected a size such as 512M");
+	return 0;
+}
+
+static int take_compressed(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	double value[2];
+
+	if (parse_reals(text, ':', value, 2) != 2 || value[0] <= 1 || value[0] > 1000 || value[1] > 1e9)
+		return refuse(parsing, row, text, "expected a ratio above 1 and the microseconds of a hit, such as 1.5:300");
+	parsing->options->compressed_ratio = value[0];
+	parsing->options->compressed_us = value[1];
+	return 0;
+}
+
 /* Of cost: as many as POLICY_RATES, each above `least`. */
 static int take_rates(struct parsing *parsing, const struct option_row *row, const char *text)
 {
@@ -444,6 +462,11 @@ static const struct option_row table[] = {
 	TUNING_ROW("prior-weight", prior_weight, 0, 1e6, "of cost")
 	TUNING_ROW("soft-ceiling", soft_ceiling, 1, 1e6, "of a soft pool, times the equal share")
 	REAL_ROW("hysteresis", ANY, hysteresis, 0, 1e6, "a miss is placed if worth that much more than its victim")
+	NUMBER_ROW("min-age", ANY, moves.min_age_visits, 0, 1e9, "visits of its layer that a victim has been resident")
+	NUMBER_ROW("min-interval", ANY, moves.min_interval_visits, 0, 1e9, "visits between two placements of one object")
+	NUMBER_ROW("moves-per-visit", ANY, moves.moves_per_pass, 0, 1e9, "placements in one visit at most")
+	OWN_ROW("bytes-per-token", "SIZE", ANY, take_bytes_per_token, "placed a token at most, on average")
+	OWN_ROW("compressed", "RATIO:US", ANY, take_compressed, "layers may be held so much smaller, a hit then costs US; needs --train, --budget")
 	NUMBER_ROW("threads", ANY, threads, 1, SIM_JOB_THREADS_MAX, "default: as many as there are CPUs")
 	OWN_ROW("seed", "N", ANY, take_seed, "of what is drawn at random")
 	TEXT_ROW("temporary", "DIR", ANY, temporary, "for files as large as the traces; default TMPDIR or /tmp")
@@ -582,6 +605,14 @@ static void set_defaults(struct sim_options *options, enum sim_verb verb)
 	policy_tuning_default(&options->tuning);
 }
 
+static int is_in_bytes(const struct sim_options *options)
+{
+	for (uint32_t i = 0; i < options->capacity_count; i++)
+		if (options->capacity[i].capacity.unit != SIM_BYTES)
+			return 0;
+	return options->capacity_count > 0;
+}
+
 static int check_together(const struct parsing *parsing)
 {
 	const struct sim_options *options = parsing->options;
@@ -597,6 +628,10 @@ static int check_together(const struct parsing *parsing)
 		wrong = "several sizes of the cache: sweep takes them";
 	else if (options->train.count == 0 && (options->preloads || options->trains_capacities))
 		wrong = "--preload and --capacities train: need --train FILE";
+	else if (options->compressed_ratio > 0 && (options->train.count == 0 || !is_in_bytes(options)))
+		wrong = "--compressed: needs --train, whose curves choose the layers, and --budget, whose bytes they save";
+	else if (options->compressed_ratio > 0 && options->trains_capacities)
+		wrong = "--compressed and --capacities train: the first chooses capacities by itself: give one of them";
 	else if (options->preloads && options->seed_residents != NULL)
 		wrong = "--preload and --seed-residents: both say what is resident at the start: give one of them";
 	else if (options->shows_arms && options->train.count == 0 && options->seed_residents == NULL)

@@ -42,6 +42,8 @@ struct sim_options {
 	const char *manifest, *seed_residents, *temporary, *out;
 	struct policy_tuning tuning;
 	double hysteresis;           /* < 0: no admission control */
+	struct moves_limits moves;   /* zeros: none of them; its hysteresis is not used */
+	double compressed_ratio, compressed_us; /* ratio 0: nothing is held compressed */
 	double read_gbps, felt_fraction, miss_us;
 	int as_json, as_csv, wants_help, wants_progress, shows_arms, shows_null, preloads, is_cold, trains_capacities;
 	uint32_t threads;

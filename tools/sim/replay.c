@@ -26,6 +26,8 @@ struct replay {
 	const struct sim_trace *trace;
 	struct policy *policy; /* or */
 	struct belady *belady;
+	struct moves *moves;  /* NULL: no limits but the policy's */
+	uint32_t step;        /* the token that has got its bytes to move, and 1 */
 	struct tuner *tuner;  /* NULL: nothing tunes it */
 	uint64_t next_wait;   /* of the trace */
 	int bypasses;         /* belady-bypass */
@@ -90,8 +92,15 @@ static uint32_t find_victim(struct replay *replay, uint32_t object)
 	return victim;
 }
 
-static int is_worth(const struct replay *replay, uint32_t object, uint32_t victim)
+/* Whether the object may be placed, and (POLICY_NONE: there is room) take the victim's place. */
+static int may_place(const struct replay *replay, uint32_t object, uint32_t victim)
 {
+	uint64_t bytes = replay->model->manifest->layer[layer_of(replay, object)].resident_bytes;
+
+	if (replay->moves != NULL && moves_ask(replay->moves, object, victim, bytes) != MOVES_ALLOWED)
+		return 0;
+	if (victim == POLICY_NONE)
+		return 1;
 	if (replay->belady != NULL)
 		return !replay->bypasses || !belady_needs_later(replay->belady, object, victim);
 	return replay->arm->hysteresis < 0 || policy_prefers(replay->policy, object, victim, replay->arm->hysteresis);
@@ -123,8 +132,12 @@ static int fits_at_all(const struct replay *replay, uint32_t object)
 	return replay->object_bytes[layer_of(replay, object)] <= replay->budget_bytes && !replay->arm->frozen;
 }
 
-static void count_admission(struct replay *replay, const struct sim_layer_cost *cost)
+static void count_admission(struct replay *replay, uint32_t object, uint32_t victim)
 {
+	const struct sim_layer_cost *cost = &replay->model->manifest->layer[layer_of(replay, object)];
+
+	if (replay->moves != NULL)
+		moves_done(replay->moves, object, victim, cost->resident_bytes);
 	replay->counts.admissions++;
 	replay->counts.migration_bytes += cost->resident_bytes;
 	replay->counts.critical_us += cost->migration_us;
@@ -132,25 +145,30 @@ static void count_admission(struct replay *replay, const struct sim_layer_cost *
 
 static void place(struct replay *replay, uint32_t object)
 {
+	uint32_t victim = POLICY_NONE;
+
 	if (!fits_at_all(replay, object)) {
 		replay->counts.bypasses++;
 		return;
 	}
+	if (has_room(replay, object) && !may_place(replay, object, POLICY_NONE)) {
+		replay->counts.rejections++;
+		return;
+	}
 	while (!has_room(replay, object)) {
-		uint32_t victim = find_victim(replay, object);
-
+		victim = find_victim(replay, object);
 		if (victim == POLICY_NONE) {
 			replay->counts.bypasses++;
 			return;
 		}
-		if (!is_worth(replay, object, victim)) {
+		if (!may_place(replay, object, victim)) {
 			replay->counts.rejections++;
 			return;
 		}
 		evict(replay, victim);
 	}
 	add(replay, object);
-	count_admission(replay, &replay->model->manifest->layer[layer_of(replay, object)]);
+	count_admission(replay, object, victim);
 }
 
 /* ---- one visit, by semantics; each returns its lookups and misses ---- */
@@ -274,6 +292,8 @@ static void count_visit(struct replay *replay, const struct sim_visit *visit, st
 	counts->read_bytes += outcome.misses * cost->read_bytes;
 	counts->avoided_bytes += hits * cost->read_bytes;
 	counts->felt_us += felt_us;
+	if (replay->arm->compressed != NULL && replay->arm->compressed[visit->layer])
+		counts->critical_us += hits * replay->arm->compressed_us;
 	if (cost->numa_node > 0)
 		counts->critical_us += hits * cost->remote_hit_us; /* the engine runs on node 0 */
 	if (replay->step_us[visit->token] < 0)
@@ -299,6 +319,12 @@ static void begin_visit(struct replay *replay, const struct sim_visit *visit)
 {
 	if (replay->tuner != NULL)
 		tune(replay, visit);
+	if (replay->moves != NULL) {
+		if (replay->step != visit->token + 1)
+			moves_tokens(replay->moves, visit->tokens);
+		replay->step = visit->token + 1;
+		moves_pass(replay->moves);
+	}
 	if (++replay->visit == 0) { /* wrapped: old marks would look new */
 		memset(replay->mark, 0, replay->model->geometry->object_count * sizeof *replay->mark);
 		replay->visit = 1;
@@ -471,6 +497,8 @@ static int open_replay(struct replay *replay, const struct sim_future *future)
 		r = policy_create(&replay->policy, replay->arm->policy, &made.setup);
 	}
 	sim_arm_setup_close(&made);
+	if (r == 0 && replay->policy != NULL && replay->arm->moves != NULL)
+		r = moves_create(&replay->moves, replay->policy, replay->model->geometry->object_count, replay->arm->moves);
 	if (r == 0 && replay->policy != NULL && replay->arm->tunes)
 		r = tuner_create(&replay->tuner, replay->model->geometry->layer_count);
 	return r == 0 ? add_seeds(replay) : r;
@@ -478,8 +506,9 @@ static int open_replay(struct replay *replay, const struct sim_future *future)
 
 static void close_replay(struct replay *replay)
 {
-	(void)policy_destroy(replay->policy);
 	(void)tuner_destroy(replay->tuner);
+	(void)moves_destroy(replay->moves);
+	(void)policy_destroy(replay->policy);
 	(void)belady_destroy(replay->belady);
 	free(replay->mark);
 	free(replay->flags);
@@ -521,7 +550,7 @@ static void sum_up(struct replay *replay)
 	counts->hits = counts->accesses - counts->misses;
 	counts->tokens = replay->trace->token_count;
 	counts->critical_us += counts->felt_us + (double)counts->tokens * manifest->token_us;
-	sim_counts_tiers(counts, manifest);
+	sim_counts_tiers(counts, manifest, replay->arm->compressed);
 	keep_steps(replay);
 }
 

@@ -6,6 +6,7 @@
 #ifndef CNRE_SIM_REPLAY_H
 #define CNRE_SIM_REPLAY_H
 
+#include "policy/moves.h"
 #include "policy/policy.h"
 #include "tools/sim/belady.h"
 #include "tools/sim/counts.h"
@@ -42,6 +43,9 @@ struct sim_arm {
 	const uint32_t *capacity_of_layer;
 	const struct policy_tuning *tuning;
 	float hysteresis;            /* a miss replaces a resident only if it is worth that much more; < 0: always */
+	const struct moves_limits *moves; /* limits on placing a miss; NULL: none */
+	const unsigned char *compressed; /* [layer_count] 1: the layer is held smaller; NULL: none is */
+	double compressed_ratio, compressed_us; /* so much smaller, and what a hit then costs */
 	int frozen;                  /* 1: the seeds stay, nothing else is placed */
 };
 

@@ -266,18 +266,41 @@ static int fill_marginals(struct sim_study_arm *arm, const struct sim_study *stu
 	return r;
 }
 
-static int fill_capacity(struct sim_study_arm *arm, const struct sim_study *study)
+/* Which layers are held compressed, and how many slots that gives each. */
+static int fill_compressed(struct sim_study_arm *arm, const struct sim_study *study)
 {
 	int r;
 
-	if (!study->options->trains_capacities || strcmp(arm->arm.policy, "engine-lru") == 0)
+	arm->compressed = calloc(study->geometry->layer_count, sizeof *arm->compressed);
+	if (arm->compressed == NULL)
+		return -ENOMEM;
+	r = sim_train_represent(&study->train, &arm->arm, &arm->model, arm->capacity, arm->compressed);
+	arm->arm.compressed = arm->compressed; /* only now: the points are made of plain sizes */
+	return r;
+}
+
+static int fill_capacity(struct sim_study_arm *arm, const struct sim_study *study)
+{
+	const struct sim_options *options = study->options;
+	int r;
+
+	if ((!options->trains_capacities && options->compressed_ratio == 0) || strcmp(arm->arm.policy, "engine-lru") == 0)
 		return 0;
 	arm->capacity = calloc(study->geometry->layer_count, sizeof *arm->capacity);
 	if (arm->capacity == NULL)
 		return -ENOMEM;
-	r = sim_train_capacities(&study->train, &arm->arm, &arm->model, arm->capacity);
+	if (options->compressed_ratio > 0)
+		r = fill_compressed(arm, study);
+	else
+		r = sim_train_capacities(&study->train, &arm->arm, &arm->model, arm->capacity);
 	arm->arm.capacity_of_layer = arm->capacity;
 	return r;
+}
+
+static int has_limits(const struct moves_limits *moves)
+{
+	return moves->min_age_visits > 0 || moves->min_interval_visits > 0 || moves->bytes_per_token > 0 ||
+	       moves->moves_per_pass > 0;
 }
 
 static void fill_start(struct sim_arm *arm, const struct sim_study *study, enum sim_start start)
@@ -310,6 +333,9 @@ int sim_study_arm_open(struct sim_study_arm *ret_arm, const struct sim_study *st
 			.pool = options->pool,
 			.semantics = options->semantics,
 			.prior_of = study->train.use_count,
+			.moves = has_limits(&options->moves) ? &options->moves : NULL,
+			.compressed_ratio = options->compressed_ratio,
+			.compressed_us = options->compressed_us,
 			.hysteresis = (float)options->hysteresis},
 		.model = {.geometry = study->geometry, .manifest = manifest},
 		.tuning = options->tuning,
@@ -329,6 +355,7 @@ int sim_study_arm_open(struct sim_study_arm *ret_arm, const struct sim_study *st
 void sim_study_arm_close(struct sim_study_arm *arm)
 {
 	free(arm->capacity);
+	free(arm->compressed);
 	free(arm->miss_us);
 	*arm = (struct sim_study_arm){0};
 }

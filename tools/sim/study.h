@@ -43,6 +43,7 @@ struct sim_study_arm {
 	struct sim_model model;
 	int on_null;                 /* 1: replays the shuffled traces */
 	uint32_t *capacity;
+	unsigned char *compressed;
 	float *miss_us;
 	struct policy_tuning tuning;
 };

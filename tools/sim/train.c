@@ -163,6 +163,8 @@ void sim_train_close(struct sim_train *train)
 
 /* ---- capacities ---- */
 
+enum { PLAIN, COMPRESSED }; /* representations of a point */
+
 int sim_train_equal(const struct sim_arm *arm, const struct sim_model *model, uint32_t *ret_capacity)
 {
 	struct sim_arm_setup made;
@@ -183,21 +185,38 @@ static uint32_t most_slots(const struct sim_model *model, uint32_t layer)
 	return bound < experts ? bound : experts;
 }
 
-/* Every capacity of every layer is a point: none that could be the useful one is left out. */
+/* What a layer costs with so many slots, by the train curves: misses, and hits that have to be decompressed. */
+static double layer_cost(const struct sim_train *train, const struct sim_arm *arm, const struct sim_model *model,
+			 uint32_t layer, uint32_t slots, uint32_t representation)
+{
+	double misses = (double)curves_misses(train->curves, layer, slots);
+	double hits = (double)curves_accesses(train->curves, layer) - misses;
+
+	return misses * sim_felt_curve(&model->manifest->layer[layer]).miss_us +
+	       (representation == COMPRESSED ? hits * arm->compressed_us : 0);
+}
+
+/* Every capacity of every layer is a point, in each representation: none that could be the useful one is left out. */
 static void fill_points(const struct sim_train *train, const struct sim_arm *arm, const struct sim_model *model,
 			struct allocate_point *point, struct allocate_layer *layer)
 {
-	for (uint32_t i = 0; i < model->geometry->layer_count; i++) {
-		double miss_us = sim_felt_curve(&model->manifest->layer[i]).miss_us;
-		uint64_t bytes = sim_arm_object_bytes(arm, model, i);
+	uint32_t representations = arm->compressed_ratio > 0 ? 2 : 1;
 
-		layer[i] = (struct allocate_layer){.point = point, .point_count = most_slots(model, i) + 1};
-		for (uint32_t slots = 0; slots < layer[i].point_count; slots++)
-			*point++ = (struct allocate_point){
-				.bytes = slots * bytes,
-				.cost = (double)curves_misses(train->curves, i, slots) * miss_us,
-				.objects = slots,
-			};
+	for (uint32_t i = 0; i < model->geometry->layer_count; i++) {
+		uint32_t slots_most = most_slots(model, i);
+
+		layer[i] = (struct allocate_layer){.point = point, .point_count = (slots_most + 1) * representations};
+		for (uint32_t as = PLAIN; as < representations; as++) {
+			double bytes = (double)sim_arm_object_bytes(arm, model, i) / (as == COMPRESSED ? arm->compressed_ratio : 1);
+
+			for (uint32_t slots = 0; slots <= slots_most; slots++)
+				*point++ = (struct allocate_point){
+					.bytes = slots * (uint64_t)fmax(1, ceil(bytes)),
+					.cost = layer_cost(train, arm, model, i, slots, as),
+					.objects = slots,
+					.representation = as,
+				};
+		}
 	}
 }
 
@@ -220,20 +239,26 @@ static void shrink(const struct sim_arm *arm, const struct sim_model *model, con
 		}
 }
 
+/* ret_compressed: NULL where no layer may be. */
 static int allocate_layers(const struct sim_train *train, const struct sim_arm *arm, const struct sim_model *model,
-			   uint32_t *ret_wanted)
+			   uint32_t *ret_wanted, unsigned char *ret_compressed)
 {
 	uint32_t layers = model->geometry->layer_count;
 	struct allocate_layer *layer = calloc(layers, sizeof *layer);
-	struct allocate_point *point = calloc((size_t)model->geometry->object_count + layers, sizeof *point);
+	struct allocate_point *point = calloc(2 * ((size_t)model->geometry->object_count + layers), sizeof *point);
 	struct allocate_result result;
 	int r = -ENOMEM;
 
 	if (layer != NULL && point != NULL) {
 		fill_points(train, arm, model, point, layer);
 		r = allocate(layer, layers, sim_arm_budget(arm, model), ret_wanted, &result);
-		for (uint32_t i = 0; r == 0 && i < layers; i++)
-			ret_wanted[i] = layer[i].point[ret_wanted[i]].objects;
+		for (uint32_t i = 0; r == 0 && i < layers; i++) {
+			const struct allocate_point *chosen = &layer[i].point[ret_wanted[i]];
+
+			if (ret_compressed != NULL)
+				ret_compressed[i] = chosen->representation == COMPRESSED;
+			ret_wanted[i] = chosen->objects;
+		}
 	}
 	free(layer);
 	free(point);
@@ -247,11 +272,17 @@ int sim_train_capacities(const struct sim_train *train, const struct sim_arm *ar
 	int r = wanted == NULL ? -ENOMEM : sim_train_equal(arm, model, ret_capacity);
 
 	if (r == 0)
-		r = allocate_layers(train, arm, model, wanted);
+		r = allocate_layers(train, arm, model, wanted, NULL);
 	if (r == 0)
 		shrink(arm, model, wanted, ret_capacity);
 	free(wanted);
 	return r;
+}
+
+int sim_train_represent(const struct sim_train *train, const struct sim_arm *arm, const struct sim_model *model,
+			uint32_t *ret_capacity, unsigned char *ret_compressed)
+{
+	return allocate_layers(train, arm, model, ret_capacity, ret_compressed);
 }
 
 /* ---- what a miss more costs ---- */

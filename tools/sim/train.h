@@ -39,6 +39,13 @@ int sim_train_capacities(const struct sim_train *train, const struct sim_arm *ar
 			 uint32_t *ret_capacity);
 
 /*
+ * Capacities and, of each layer, whether it is held compressed: the hull of both representations' train curves, with the
+ * arm's ratio and cost of a hit. Nothing is drawn towards equal. 0 or -errno.
+ */
+int sim_train_represent(const struct sim_train *train, const struct sim_arm *arm, const struct sim_model *model,
+			uint32_t *ret_capacity, unsigned char *ret_compressed);
+
+/*
  * What a miss more costs in each layer at the misses that LRU of equal capacities had on the train traces; train NULL:
  * the slope.
  */
