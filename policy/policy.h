@@ -54,7 +54,7 @@ struct policy_setup {
 	const uint32_t *capacity_of_layer; /* [layer_count] in objects, or NULL: equal, as policy_equal_capacities */
 	uint32_t floor_slots;             /* soft pool: each layer keeps that many, or its equal share if that is less; top-k, 0: none */
 	const uint32_t *prior_of;         /* [object_count] uses in a history, or NULL: lru+pin, cost */
-	const float *miss_us_of_layer;    /* [layer_count] marginal felt cost of a miss, or NULL: all alike */
+	const float *miss_us_of_layer;    /* [layer_count] marginal felt cost of a miss in any one unit, or NULL: 1 each */
 	const struct policy_tuning *tuning; /* NULL: policy_tuning_default */
 };
 

@@ -12,6 +12,7 @@ struct layer {
 	struct tuner_layer known;
 	uint32_t since_fit, since_age;
 	double level;                /* misses a visit, over the last visits */
+	double share;                /* of the mean slope, as the policy has it; 0: never told, which is as the mean */
 };
 
 struct tuner {
@@ -60,6 +61,16 @@ static double within(double value, double low, double high)
 	return value < low ? low : value > high ? high : value;
 }
 
+/*
+ * The policy gets a layer's slope over the mean of that time, never microseconds: layers are fitted at different times, some
+ * never, and one number of microseconds would be right beside another only if they were of one moment. A layer of which
+ * nothing is known is like the mean, and no two layers are ever further apart than the spread allows.
+ */
+static void tell(const struct layer *layer, struct policy *policy, uint32_t index)
+{
+	policy_set_miss_us(policy, index, (float)layer->share);
+}
+
 static double slope_us(const struct layer *layer, double mean_us)
 {
 	double own_us = felt_marginal_us(&layer->known.curve, layer->level);
@@ -80,7 +91,8 @@ static void fit(struct tuner *tuner, struct policy *policy, uint32_t index)
 	if (mean_us <= 0)
 		return; /* nobody waits for anything: all layers are alike */
 	layer->known.miss_us = slope_us(layer, mean_us);
-	policy_set_miss_us(policy, index, (float)layer->known.miss_us);
+	layer->share = layer->known.miss_us / mean_us;
+	tell(layer, policy, index);
 }
 
 void tuner_visit(struct tuner *tuner, struct policy *policy, uint32_t layer_index, uint32_t misses, double wait_us)
@@ -110,6 +122,6 @@ void tuner_get_layer(const struct tuner *tuner, uint32_t layer, struct tuner_lay
 void tuner_apply(const struct tuner *tuner, struct policy *policy)
 {
 	for (uint32_t i = 0; i < tuner->layer_count; i++)
-		if (tuner->layer[i].known.miss_us > 0)
-			policy_set_miss_us(policy, i, (float)tuner->layer[i].known.miss_us);
+		if (tuner->layer[i].share > 0)
+			tell(&tuner->layer[i], policy, i);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From measured waits to what a policy believes of a layer's misses: samples of visits a layer, a curve fitted from time
- * to time, and its slope at today's level given to the policy. What few visits say of one layer is drawn towards the mean
- * of all. The manager and the simulator use it alike, so a recorded run tunes a replay as it tuned the run.
+ * to time, and its slope at today's level given to the policy as a multiple of the mean of all. What few visits say of one
+ * layer is drawn towards that mean. The manager and the simulator use it alike, so a recorded run tunes a replay as it tuned
+ * the run.
  */
 #ifndef CNRE_POLICY_TUNER_H
 #define CNRE_POLICY_TUNER_H
@@ -27,7 +28,7 @@ struct tuner_layer {
 	struct felt_curve curve;     /* zeros: nothing was fitted yet */
 	uint64_t visits, misses;     /* all of them, never aged: misses divide wait_us */
 	double wait_us;
-	double miss_us;              /* as the policy has it; 0: never set */
+	double miss_us;              /* at the latest fit, drawn towards the mean and within its bounds; 0: there was none */
 };
 void tuner_get_layer(const struct tuner *tuner, uint32_t layer, struct tuner_layer *ret_layer);
 

@@ -9,7 +9,6 @@
 #include "tools/sim/residents.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -249,7 +248,7 @@ int sim_study_capacity(const struct sim_study *study, const struct sim_capacity_
 static int fill_marginals(struct sim_study_arm *arm, const struct sim_study *study)
 {
 	uint32_t layers = study->geometry->layer_count;
-	float most = 0;
+	double sum_us = 0;
 	int r;
 
 	if (study->options->manifest == NULL)
@@ -260,9 +259,12 @@ static int fill_marginals(struct sim_study_arm *arm, const struct sim_study *stu
 	r = sim_train_marginals(study->train.use_count != NULL ? &study->train : NULL, &arm->arm, &arm->model,
 				arm->miss_us);
 	for (uint32_t i = 0; i < layers; i++)
-		most = fmaxf(most, arm->miss_us[i]);
-	if (most > 0) /* otherwise no miss costs anything, and all layers are alike again */
-		arm->arm.miss_us_of_layer = arm->miss_us;
+		sum_us += (double)arm->miss_us[i];
+	if (!(sum_us > 0))
+		return r; /* no miss costs anything, and all layers are alike again */
+	for (uint32_t i = 0; i < layers; i++) /* of the mean, which is what a tuner goes on with */
+		arm->miss_us[i] = (float)((double)arm->miss_us[i] * layers / sum_us);
+	arm->arm.miss_us_of_layer = arm->miss_us;
 	return r;
 }
 
