@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,8 +31,11 @@ struct kept {
 	const struct served_model *model;
 	char path[PATH_MAX];         /* of the history; "" nothing is kept */
 	struct usage known;          /* of the file, at the start or after the last save */
-	struct usage saving;         /* what the save under way adds, and afterwards what the file then holds */
+	struct usage saving;         /* what the save under way adds; zeros where none is */
+	struct usage merged;         /* the worker's: what the file holds after it */
 	int result;                  /* of the save */
+	int said;                    /* the result that was last logged; 0: none since the last success */
+	uint32_t tries_locked;       /* one after another */
 	int is_broken;               /* the file is no history of this model: it is left alone */
 	int from_engine;             /* `known` is the engine's own history: the first file of ours begins with it */
 	char message[LINE_BYTES];
@@ -65,6 +67,11 @@ static void add_usage(struct usage *to, const struct usage *from)
 {
 	for (size_t i = 0; i < (size_t)to->layers * to->experts; i++)
 		to->count[i] = add(to->count[i], from->count[i]);
+}
+
+static void clear_usage(struct usage *usage)
+{
+	memset(usage->count, 0, (size_t)usage->layers * usage->experts * sizeof *usage->count);
 }
 
 /* ---- files ---- */
@@ -114,7 +121,7 @@ static int lock_file(const char *path)
 	return fd;
 }
 
-/* The file's counts and ours, into the file. 0 or -errno, with a line but for -EWOULDBLOCK. Any thread. */
+/* The file's counts and ours, into the file. 0 or -errno with a line; -EWOULDBLOCK: another saves. Any thread. */
 static int merge(struct kept *kept)
 {
 	char *text;
@@ -122,16 +129,17 @@ static int merge(struct kept *kept)
 	int lock, r;
 
 	lock = lock_file(kept->path);
-	if (lock == -EWOULDBLOCK)
-		return lock;
 	if (lock < 0)
 		return cnre_message(kept->message, sizeof kept->message, lock, "usage: %.300s: not saved: %s", kept->path,
-				    strerror(-lock));
-	r = read_file(&kept->saving, kept->path, kept->message, sizeof kept->message);
+				    lock == -EWOULDBLOCK ? "another process has its lock: is a manager stopped?"
+							 : strerror(-lock));
+	clear_usage(&kept->merged);
+	r = read_file(&kept->merged, kept->path, kept->message, sizeof kept->message);
 	if (r == 0 && kept->from_engine)
-		add_usage(&kept->saving, &kept->known);
+		add_usage(&kept->merged, &kept->known);
 	if (r >= 0) {
-		r = usage_write_text(&kept->saving, &text, &bytes);
+		add_usage(&kept->merged, &kept->saving);
+		r = usage_write_text(&kept->merged, &text, &bytes);
 		if (r == 0) {
 			r = cnre_file_replace(kept->path, text, bytes);
 			free(text);
@@ -178,6 +186,16 @@ static void begin_save(struct history *history)
 	history->is_saving = 1;
 }
 
+/* Once, until it is another error or none. A lock is held for as long as a file takes to be written, so it is waited for. */
+static void say_failure(struct kept *kept)
+{
+	kept->tries_locked = kept->result == -EWOULDBLOCK ? kept->tries_locked + 1 : 0;
+	if (kept->result == kept->said || (kept->tries_locked > 0 && kept->tries_locked < HISTORY_LOCK_TRIES))
+		return;
+	kept->said = kept->result;
+	cnre_log(CNRE_LOG_WARNING, "%s", kept->message);
+}
+
 /* What a failed save was to add is counted again; what a good one left in the file is what is known. */
 static void take_result(struct history *history, struct kept *kept, int64_t now_ns)
 {
@@ -193,17 +211,18 @@ static void take_result(struct history *history, struct kept *kept, int64_t now_
 	} else {
 		struct usage known = kept->known;
 
-		kept->known = kept->saving;
-		kept->saving = known;
+		kept->known = kept->merged;
+		kept->merged = known;
 		kept->from_engine = 0;
+		kept->said = 0;
+		kept->tries_locked = 0;
 	}
+	clear_usage(&kept->saving);
 	if (!failed)
 		return;
 	history->is_counted = 1;
 	history->due_ns = now_ns + HISTORY_RETRY_NS;
-	if (kept->result == -EWOULDBLOCK)
-		return;
-	cnre_log(CNRE_LOG_WARNING, "%s", kept->message);
+	say_failure(kept);
 	/* No history is no history at the next try either, and nothing may be lost by writing over it. */
 	kept->is_broken = kept->result == -EINVAL || kept->result == -ESTALE || kept->result == -EXDEV;
 }
@@ -251,7 +270,8 @@ const uint32_t *history_uses(struct history *history)
 		for (uint32_t object = 0; object < catalog->object_count; object++) {
 			uint32_t owner = kept->model->first_owner + object;
 
-			history->uses[owner] = add(history->fresh[owner], *cell(&kept->known, &catalog->object[object]));
+			history->uses[owner] = add(*cell(&kept->known, &catalog->object[object]),
+						   add(history->fresh[owner], *cell(&kept->saving, &catalog->object[object])));
 		}
 	}
 	return history->uses;
@@ -284,6 +304,8 @@ static int open_kept(struct kept *kept, const struct served_model *model, const 
 	r = usage_open(&kept->known, catalog->layer_count, catalog->expert_count, engine);
 	if (r == 0)
 		r = usage_open(&kept->saving, catalog->layer_count, catalog->expert_count, engine);
+	if (r == 0)
+		r = usage_open(&kept->merged, catalog->layer_count, catalog->expert_count, engine);
 	if (r < 0)
 		return r;
 	if (folder != NULL) {
@@ -302,23 +324,12 @@ static int open_kept(struct kept *kept, const struct served_model *model, const 
 	return 0;
 }
 
-int history_check_folder(const char *folder, char *message, size_t message_bytes)
+static int check_folder(const char *folder, char *message, size_t message_bytes)
 {
-	struct stat status;
-	int error = 0;
-
-	if (folder == NULL)
+	if (folder == NULL || access(folder, W_OK | X_OK) == 0)
 		return 0;
-	if (stat(folder, &status) < 0)
-		error = errno;
-	else if (!S_ISDIR(status.st_mode))
-		error = ENOTDIR;
-	else if (access(folder, W_OK | X_OK) < 0)
-		error = errno;
-	if (error == 0)
-		return 0;
-	return cnre_message(message, message_bytes, -error, "--usage %.300s: %s: name a folder that this user may write",
-			    folder, strerror(error));
+	return cnre_message(message, message_bytes, -errno, "--usage %.300s: %s: name a folder that this user may write",
+			    folder, strerror(errno));
 }
 
 static void free_all(struct history *history)
@@ -326,6 +337,7 @@ static void free_all(struct history *history)
 	for (uint32_t i = 0; i < history->kept_count; i++) {
 		usage_close(&history->kept[i].known);
 		usage_close(&history->kept[i].saving);
+		usage_close(&history->kept[i].merged);
 	}
 	free(history->fresh);
 	free(history->uses);
@@ -336,7 +348,7 @@ int history_open(struct history **ret_history, const struct manager *manager, co
 		 size_t message_bytes)
 {
 	struct history *history;
-	int r = history_check_folder(folder, message, message_bytes);
+	int r = check_folder(folder, message, message_bytes);
 
 	if (r < 0)
 		return r;
@@ -361,17 +373,16 @@ int history_open(struct history **ret_history, const struct manager *manager, co
 	return 0;
 }
 
-/* 1: another manager has the lock of one of the files, for as long as that takes to be written. */
 static int is_locked_out(const struct history *history)
 {
 	for (uint32_t i = 0; i < history->kept_count; i++)
-		if (is_kept(&history->kept[i]) && history->kept[i].result == -EWOULDBLOCK)
+		if (history->kept[i].result == -EWOULDBLOCK)
 			return 1;
 	return 0;
 }
 
-/* What cannot be written once cannot be written twenty times: only a lock is waited for. */
-static void save_rest(struct history *history)
+/* Another manager has a lock for as long as a file takes to be written, so it is tried for a second; no other error passes. */
+static void save_last(struct history *history)
 {
 	const struct timespec pause = {.tv_nsec = CLOSE_PAUSE_NS};
 
@@ -382,10 +393,8 @@ static void save_rest(struct history *history)
 		save(&history->job);
 		saved(&history->job);
 		if (!is_locked_out(history))
-			return;
+			break;
 	}
-	if (history->is_counted)
-		cnre_log(CNRE_LOG_WARNING, "usage: what was counted last is not saved: another manager holds the lock");
 }
 
 struct history *history_close(struct history *history)
@@ -394,7 +403,7 @@ struct history *history_close(struct history *history)
 		return NULL;
 	if (history->is_saving) /* the worker has finished it, but nobody was told */
 		saved(&history->job);
-	save_rest(history);
+	save_last(history);
 	free_all(history);
 	return NULL;
 }

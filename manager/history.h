@@ -15,6 +15,7 @@
 
 #define HISTORY_SAVE_NS 300000000000ll
 #define HISTORY_RETRY_NS 10000000000ll /* another manager had the lock, or the drive was full */
+#define HISTORY_LOCK_TRIES 6u           /* one after another, and it is said that somebody does not let the lock go */
 
 struct history;
 

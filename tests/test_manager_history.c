@@ -2,16 +2,20 @@
 /* Histories of uses: merged, never lost, never written over what is no history. */
 #include "manager/history.h"
 
+#include "manager/worker.h"
 #include "model/usage.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -227,5 +231,53 @@ Test(manager_history, what_cannot_be_written_at_the_end_is_tried_once_and_said_o
 	cr_expect_not_null(strstr(said, "not saved: No such file"), "%s", said);
 	(void)unlink(log);
 	(void)close(fd);
+	close_bench(&bench);
+}
+
+/* As on a full drive: the file can be read, and nothing can be written. */
+static void allow_writing(int allowed)
+{
+	struct rlimit limit;
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = allowed ? limit.rlim_max : 0;
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void save_now(struct history *history, struct worker *worker)
+{
+	int64_t now_ns = history_deadline_ns(history);
+	struct pollfd ready = {.fd = worker_event_fd(worker), .events = POLLIN};
+
+	history_tick(history, worker, now_ns);
+	cr_assert_eq(poll(&ready, 1, 10000), 1);
+	(void)worker_reap(worker);
+}
+
+Test(manager_history, a_save_that_failed_adds_nothing_twice_at_the_next)
+{
+	struct bench bench;
+	struct history *history;
+	struct worker *worker = NULL;
+
+	open_bench(&bench);
+	cr_assert_eq(worker_open(&worker), 0);
+	write_file(bench.path, "0 1 40\n");
+	history = open_history(&bench);
+	count(history, 1, 2);
+	allow_writing(0);
+	for (int i = 0; i < 3; i++) {
+		save_now(history, worker);
+		cr_assert_eq(history_uses(history)[1], 42);
+	}
+	allow_writing(1);
+	save_now(history, worker);
+	cr_assert_eq(history_uses(history)[1], 42);
+	(void)history_close(history);
+	history = open_history(&bench);
+	cr_assert_eq(history_uses(history)[1], 42);
+	(void)history_close(history);
+	(void)worker_close(worker);
 	close_bench(&bench);
 }
