@@ -92,6 +92,7 @@ int cnre_file_replace(const char *path, const void *bytes, uint64_t count)
 	char fresh[PATH_MAX];
 	int fd, r = snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
 
+	_Static_assert(sizeof "XXXXXX" == CNRE_FILE_FRESH_BYTES + 1, "as the header says");
 	if (r < 0 || (size_t)r >= sizeof fresh)
 		return -ENAMETOOLONG;
 	fd = mkostemp(fresh, O_CLOEXEC);

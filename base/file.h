@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CNRE_FILE_FRESH_BYTES 6u
+
 /*
  * cnre_file_open - open a regular file for reading
  *
@@ -29,7 +31,8 @@ int cnre_file_write(int fd, const void *buffer, uint64_t bytes);
 /*
  * cnre_file_replace - a file's new content, or its old one
  *
- * Written beside it, synced, renamed over it: a crash leaves the one or the other. Mode 0600 less the umask.
+ * Written beside it, synced, renamed over it: a crash leaves the one or the other, and perhaps a file beside it, whose name
+ * is the path, a dot and CNRE_FILE_FRESH_BYTES characters. Mode 0600 less the umask.
  * Returns:  0 or -errno; then the old one is as it was.
  */
 int cnre_file_replace(const char *path, const void *bytes, uint64_t count);

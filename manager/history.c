@@ -12,6 +12,7 @@
 #include "manager/worker.h"
 #include "model/usage.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,6 +38,7 @@ struct kept {
 	int result;                  /* of the save */
 	int said;                    /* the result that was last logged; 0: none since the last success */
 	uint32_t tries_locked;       /* one after another */
+	int is_swept;                /* the worker's: leftovers were looked for */
 	int is_broken;               /* the file is no history of this model: it is left alone */
 	int from_engine;             /* `known` is the engine's own history: the first file of ours begins with it */
 	char message[LINE_BYTES];
@@ -121,6 +124,26 @@ static int lock_file(const char *path)
 	return fd;
 }
 
+/* What a process left that was killed while it wrote: never of a living one, for we have the lock. */
+static void sweep_leftovers(const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	size_t length = strlen(name);
+	char folder[PATH_MAX];
+	struct dirent *entry;
+	DIR *directory;
+
+	(void)snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+	directory = opendir(folder);
+	if (directory == NULL)
+		return;
+	while ((entry = readdir(directory)) != NULL)
+		if (strncmp(entry->d_name, name, length) == 0 && entry->d_name[length] == '.' &&
+		    strlen(entry->d_name) == length + 1 + CNRE_FILE_FRESH_BYTES)
+			(void)unlinkat(dirfd(directory), entry->d_name, 0);
+	(void)closedir(directory);
+}
+
 /* The file's counts and ours, into the file. 0 or -errno with a line; -EWOULDBLOCK: another saves. Any thread. */
 static int merge(struct kept *kept)
 {
@@ -133,6 +156,9 @@ static int merge(struct kept *kept)
 		return cnre_message(kept->message, sizeof kept->message, lock, "usage: %.300s: not saved: %s", kept->path,
 				    lock == -EWOULDBLOCK ? "another process has its lock: is a manager stopped?"
 							 : strerror(-lock));
+	if (!kept->is_swept)
+		sweep_leftovers(kept->path);
+	kept->is_swept = 1;
 	clear_usage(&kept->merged);
 	r = read_file(&kept->merged, kept->path, kept->message, sizeof kept->message);
 	if (r == 0 && kept->from_engine)
@@ -324,12 +350,23 @@ static int open_kept(struct kept *kept, const struct served_model *model, const 
 	return 0;
 }
 
+/*
+ * Who may write into the folder may put another history there, or a link to a file that only this user can read. Group
+ * members may be meant to; a folder of everybody's, also a sticky one, never is.
+ */
 static int check_folder(const char *folder, char *message, size_t message_bytes)
 {
-	if (folder == NULL || access(folder, W_OK | X_OK) == 0)
+	struct stat status;
+
+	if (folder == NULL)
 		return 0;
-	return cnre_message(message, message_bytes, -errno, "--usage %.300s: %s: name a folder that this user may write",
-			    folder, strerror(errno));
+	if (access(folder, W_OK | X_OK) < 0 || stat(folder, &status) < 0)
+		return cnre_message(message, message_bytes, -errno,
+				    "--usage %.300s: %s: name a folder that this user may write", folder, strerror(errno));
+	if ((status.st_uid == geteuid() || status.st_uid == 0) && (status.st_mode & S_IWOTH) == 0)
+		return 0;
+	return cnre_message(message, message_bytes, -EPERM,
+			    "--usage %.300s: others may write there: name a folder of this user's own, or chmod o-w it", folder);
 }
 
 static void free_all(struct history *history)

@@ -25,9 +25,10 @@ int history_check_folder(const char *folder, char *message, size_t message_bytes
 /*
  * history_open - what is known of the models in manager->model[]
  *
- * @folder   must exist and be writable; NULL: nothing is kept, but the engine's own file beside a checkpoint is still read
+ * @folder   must exist, be writable, and belong to this user or root, not writable for everybody; NULL: nothing is kept, but
+ *           the engine's own file beside a checkpoint is still read
  *
- * Returns: 0 or -ENOMEM, -ENOENT, -EACCES… of the folder, with one line. A file in it that is no history is no failure.
+ * Returns: 0 or -ENOMEM, -EPERM, -ENOENT, -EACCES… of the folder, with one line. A file in it that is no history is no failure.
  */
 int history_open(struct history **ret_history, const struct manager *manager, const char *folder, char *message,
 		 size_t message_bytes);

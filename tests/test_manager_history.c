@@ -189,6 +189,58 @@ Test(manager_history, while_another_holds_the_lock_nothing_is_written_and_nothin
 	close_bench(&bench);
 }
 
+Test(manager_history, a_folder_where_others_write_is_refused)
+{
+	struct bench bench;
+	struct history *history = NULL;
+
+	open_bench(&bench);
+	for (int sticky = 0; sticky < 2; sticky++) {
+		cr_assert_eq(chmod(bench.folder, sticky ? 01777 : 0777), 0);
+		cr_assert_eq(history_open(&history, &bench.manager, bench.folder, bench.message, sizeof bench.message), -EPERM);
+		cr_assert_not_null(strstr(bench.message, "others may write"));
+	}
+	cr_assert_eq(chmod(bench.folder, 0775), 0);
+	(void)history_close(open_history(&bench));
+	close_bench(&bench);
+}
+
+Test(manager_history, another_user_s_folder_is_refused)
+{
+	struct bench bench;
+	struct history *history = NULL;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can give a folder away");
+	open_bench(&bench);
+	cr_assert_eq(chown(bench.folder, 65534, 65534), 0);
+	cr_assert_eq(history_open(&history, &bench.manager, bench.folder, bench.message, sizeof bench.message), -EPERM);
+	close_bench(&bench);
+}
+
+Test(manager_history, what_a_killed_writer_left_is_swept_and_nothing_else)
+{
+	static const char *const names[] = {".aB3xYz", ".aB3xYzz", ".lock"};
+	struct bench bench;
+	struct history *history;
+	char path[192];
+
+	open_bench(&bench);
+	for (int i = 0; i < 3; i++) {
+		(void)snprintf(path, sizeof path, "%s%s", bench.path, names[i]);
+		write_file(path, "");
+	}
+	history = open_history(&bench);
+	count(history, 0, 1);
+	(void)history_close(history);
+	for (int i = 0; i < 3; i++) {
+		(void)snprintf(path, sizeof path, "%s%s", bench.path, names[i]);
+		cr_assert_eq(access(path, F_OK), i == 0 ? -1 : 0, "%s", names[i]);
+	}
+	cr_assert_eq(access(bench.path, F_OK), 0);
+	close_bench(&bench);
+}
+
 Test(manager_history, a_folder_that_is_not_there_is_refused_with_what_to_do)
 {
 	struct bench bench;
