@@ -43,29 +43,34 @@ static void follow_entry(struct session *session, uint64_t entry)
 	}
 }
 
-/* How many words there were. */
-static uint32_t follow_log(struct session *session)
+static void note_lost(struct session *session, uint64_t lost)
+{
+	cnre_counter_add(&session->manager->counters->log_lost, lost);
+	feed_lost(session->manager, session, lost);
+}
+
+/* How many words there were. What was lost was lost before the word that came next. */
+static uint32_t follow_log(struct session *session, uint32_t words)
 {
 	const _Atomic uint64_t *log = cnre_access_log_of(session->channel);
 	uint64_t lost = session->log_reader.lost_count, entry;
 	uint32_t count = 0;
 
-	while (count < CHANNEL_LOG_PER_TURN && cnre_access_log_next(log, &session->log_reader, &entry)) {
+	while (count < words && cnre_access_log_next(log, &session->log_reader, &entry)) {
+		if (session->log_reader.lost_count != lost)
+			note_lost(session, session->log_reader.lost_count - lost);
+		lost = session->log_reader.lost_count;
 		follow_entry(session, entry);
 		count++;
 	}
-	lost = session->log_reader.lost_count - lost;
-	if (lost > 0) {
-		cnre_counter_add(&session->manager->counters->log_lost, lost);
-		feed_lost(session->manager, session, lost);
-	}
+	if (session->log_reader.lost_count != lost)
+		note_lost(session, session->log_reader.lost_count - lost);
 	return count;
 }
 
 void channel_finish(struct session *session)
 {
-	for (uint32_t turns = 0; turns < CNRE_LOG_ENTRIES / CHANNEL_LOG_PER_TURN; turns++)
-		(void)follow_log(session);
+	(void)follow_log(session, CNRE_LOG_ENTRIES);
 }
 
 static void take_request(struct session *session, const struct cnre_request *request)
@@ -98,7 +103,6 @@ static int serve(struct session *session)
 	struct cnre_request request;
 	uint32_t taken = 0;
 
-	session->manager->log_words += follow_log(session);
 	while (taken < CHANNEL_REQUESTS_PER_TURN && cnre_ring_take(session->channel, &session->ring_head, &request)) {
 		take_request(session, &request);
 		taken++;
@@ -110,18 +114,45 @@ static int serve(struct session *session)
 	return taken > 0;
 }
 
+/* Of what the turn has left, the part of one of the clients that are left. How many words there were. */
+static uint32_t follow_share(struct session *session, uint32_t words_left, uint32_t clients_left)
+{
+	uint32_t share = words_left / clients_left, count;
+
+	if (share < CHANNEL_LOG_SHARE_MIN)
+		share = CHANNEL_LOG_SHARE_MIN;
+	count = follow_log(session, share);
+	session->manager->log_has_more |= count == share;
+	session->manager->log_words += count;
+	return count;
+}
+
+static int64_t next_look_ns(const struct manager *manager, int64_t now_ns)
+{
+	if (manager->log_has_more)
+		return now_ns + CHANNEL_LOG_MORE_NS;
+	return now_ns + (now_ns - manager->log_heard_ns < CHANNEL_LOG_IDLE_NS ? CHANNEL_LOG_EVERY_NS : CHANNEL_LOG_IDLE_NS);
+}
+
 int channel_serve_all(struct manager *manager)
 {
+	uint32_t clients = manager->sessions->active_count, words_left = CHANNEL_LOG_PER_TURN;
 	uint64_t log_words = manager->log_words;
 	int64_t now_ns = cnre_clock_now_ns();
 	int busy = 0;
 
-	for (uint32_t i = 0; i < manager->sessions->active_count; i++)
-		busy |= serve(manager->sessions->active[i]);
+	manager->log_has_more = 0;
+	for (uint32_t i = 0; i < clients; i++) {
+		struct session *session = manager->sessions->active[(manager->log_turn + i) % clients];
+		uint32_t count = follow_share(session, words_left, clients - i);
+
+		words_left -= count < words_left ? count : words_left;
+		busy |= serve(session); /* after its log: lookups are told before what they need is loaded */
+	}
+	manager->log_turn++;
 	if (manager->log_words != log_words)
 		manager->log_heard_ns = now_ns;
-	manager->log_due_ns = now_ns + (now_ns - manager->log_heard_ns < CHANNEL_LOG_IDLE_NS ? CHANNEL_LOG_EVERY_NS
-											     : CHANNEL_LOG_IDLE_NS);
+	manager->log_due_ns = next_look_ns(manager, now_ns);
 	return busy;
 }
 

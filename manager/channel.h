@@ -6,7 +6,13 @@
 #include "manager/manager.h"
 
 #define CHANNEL_REQUESTS_PER_TURN 16u     /* of one client, so that nobody waits behind a flood (R34) */
+/*
+ * Log words of all clients in a turn, since a word costs up to a microsecond and others wait; who writes little leaves its
+ * share to the next ones, and each has some. What is left is read so soon after.
+ */
 #define CHANNEL_LOG_PER_TURN 4096u
+#define CHANNEL_LOG_SHARE_MIN 32u
+#define CHANNEL_LOG_MORE_NS 1000000
 /*
  * Hits ring no bell, so the logs of clients that only hit are looked at by time, before they are written over: at this
  * interval while somebody writes, and at the longer one while nobody does.

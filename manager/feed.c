@@ -39,6 +39,8 @@ struct visits {
 	uint64_t wait_ns, joins;     /* of its accounts, at the beginning of the latest visit */
 	uint32_t misses;             /* of the latest visit so far */
 	int was_visited;
+	uint32_t announced_tokens;   /* of a visit whose first access is awaited; 0: none is */
+	int64_t clock_ns;            /* how far its visits have come in FEED_VISIT_NS each; in the past: it may have some at once */
 };
 
 struct feed_client {
@@ -168,7 +170,7 @@ static struct visits *visits_of(struct session *session, uint32_t layer)
 	if (session->feed == NULL) {
 		session->feed = calloc(1, sizeof *session->feed + layers * sizeof session->feed->visits[0]);
 		if (session->feed == NULL)
-			return NULL; /* its waits are not learned from */
+			return NULL; /* nothing is learned from its visits */
 		session->feed->layer_count = layers;
 	}
 	return &session->feed->visits[layer];
@@ -176,7 +178,7 @@ static struct visits *visits_of(struct session *session, uint32_t layer)
 
 /*
  * The visit before is over: what its callers waited has been added to the account since, for the account is written when
- * a wait ends, and this visit's have just begun. Misses are counted from the log, for their account is written at once.
+ * a wait ends, and this visit's have just begun: its lookups are logged before any waits. Misses are counted from the log, for their account is written at once.
  */
 static void end_visit(struct manager *manager, struct session *session, uint32_t layer, struct visits *visits)
 {
@@ -192,19 +194,45 @@ static void end_visit(struct manager *manager, struct session *session, uint32_t
 		if (trace_layer(feed, session, layer) != RECORDED_NONE)
 			record(feed, session, RECORD_WAIT, trace_layer(feed, session, layer), physical, wait_us);
 	}
-	*visits = (struct visits){.wait_ns = wait_ns, .joins = joins, .was_visited = 1};
+	visits->wait_ns = wait_ns;
+	visits->joins = joins;
+	visits->misses = 0;
+	visits->was_visited = 1;
+}
+
+/* 1: a visit more of this client may turn the clock of the layer; see FEED_VISIT_NS. */
+static int may_turn_clock(struct visits *visits)
+{
+	int64_t now_ns = cnre_clock_now_ns();
+
+	if (visits->clock_ns < now_ns)
+		visits->clock_ns = now_ns;
+	if (visits->clock_ns - now_ns >= (int64_t)FEED_VISITS_BURST * FEED_VISIT_NS)
+		return 0;
+	visits->clock_ns += FEED_VISIT_NS;
+	return 1;
+}
+
+static void begin_visit(struct manager *manager, struct session *session, uint32_t layer, struct visits *visits)
+{
+	uint32_t tokens = visits->announced_tokens;
+
+	visits->announced_tokens = 0;
+	if (!may_turn_clock(visits))
+		return;
+	end_visit(manager, session, layer, visits);
+	if (trace_layer(manager->feed, session, layer) != RECORDED_NONE)
+		record(manager->feed, session, RECORD_VISIT, trace_layer(manager->feed, session, layer), tokens, 0);
+	residency_visit(manager, session, layer, tokens);
 }
 
 void feed_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count)
 {
 	struct visits *visits = visits_of(session, layer);
 
+	(void)manager;
 	if (visits != NULL)
-		end_visit(manager, session, layer, visits);
-	if (trace_layer(manager->feed, session, layer) != RECORDED_NONE)
-		record(manager->feed, session, RECORD_VISIT, trace_layer(manager->feed, session, layer),
-		       token_count > 0 ? token_count : 1, 0); /* input: no visit is of nothing */
-	residency_visit(manager, session, layer, token_count);
+		visits->announced_tokens = token_count > 0 ? token_count : 1; /* input: no visit is of nothing */
 }
 
 void feed_access(struct manager *manager, struct session *session, uint32_t object, int hit)
@@ -214,6 +242,8 @@ void feed_access(struct manager *manager, struct session *session, uint32_t obje
 	uint32_t layer = model->catalog->object[object].layer, owner = model->first_owner + object;
 	struct visits *visits = visits_of(session, layer);
 
+	if (visits != NULL && visits->announced_tokens > 0)
+		begin_visit(manager, session, layer, visits);
 	if (visits != NULL)
 		visits->misses += !hit;
 	feed->layer[model->first_layer + layer].accesses++;
@@ -235,7 +265,12 @@ void feed_token_end(struct manager *manager, struct session *session, uint32_t t
 
 void feed_lost(struct manager *manager, struct session *session, uint64_t words)
 {
+	struct feed_client *client = session->feed;
+
 	record(manager->feed, session, RECORD_LOST, words, 0, 0);
+	for (uint32_t layer = 0; client != NULL && layer < client->layer_count; layer++)
+		/* What it waited since belongs to visits that nobody heard of. */
+		client->visits[layer].was_visited = 0;
 }
 
 /* ---- time ---- */

@@ -16,6 +16,12 @@
 #include <stdint.h>
 
 #define FEED_WAIT_US_MAX 60000000u  /* of one visit: more is a stopped engine, not a drive */
+/*
+ * Visits are the clock of policies. One counts with its first access, and no more of one client and layer than these; what it
+ * accesses beyond is of the visit before. A hostile client makes others' uses look as old as that many tokens would.
+ */
+#define FEED_VISIT_NS 1000000       /* 1,000 a second */
+#define FEED_VISITS_BURST 4096u     /* at once: logs are read after the fact */
 #define FEED_CURVE_AGE_ACCESSES (1u << 20) /* of all layers; then what the curves have seen counts half */
 
 struct feed;
@@ -30,6 +36,7 @@ void feed_close(struct manager *manager);
 /* [owner_count] uses of every object in the history. */
 const uint32_t *feed_uses(struct manager *manager);
 
+/* Announced here; begun with the first access. */
 void feed_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count);
 void feed_access(struct manager *manager, struct session *session, uint32_t object, int hit);
 void feed_token_end(struct manager *manager, struct session *session, uint32_t token_count);

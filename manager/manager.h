@@ -71,6 +71,8 @@ struct manager {
 	struct scrub *scrub;              /* NULL: off */
 	uint64_t log_words;               /* of all access logs, since the start */
 	int64_t log_heard_ns, log_due_ns; /* the last time there were any; the next look */
+	uint32_t log_turn;                /* with whom the next turn begins */
+	int log_has_more;                 /* somebody wrote more than its share of a turn */
 	struct bell *bell;
 	struct loop *loop;
 	struct listener *listener;

@@ -3,7 +3,9 @@
  * Clients that may connect and mean harm. None may change a byte another client reads, stop the manager, or keep an
  * honest client from its experts.
  */
+#include "base/clock.h"
 #include "cnre/cnre.h"
+#include "manager/feed.h"
 #include "shm/ledger.h"
 #include "shm/wire.h"
 #include "tests/support/attacker.h"
@@ -13,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,6 +170,55 @@ Test(system_hostile, honest_clients_go_on_while_garbage_is_written)
 		cr_assert_eq(child_status(bad[i]), 128 + SIGKILL,
 			     "the attacker was to be killed, not to end by itself");
 	}
+	world_close(&world);
+}
+
+/* Of layer 0, as `cnrectl layers` has it. */
+static uint64_t visits_counted(const struct world *world)
+{
+	const char *arguments[] = {"--socket", world->socket, "layers", "--json", NULL};
+	char output[16384] = "";
+	json_t *answer, *layer;
+	uint64_t visits;
+
+	cr_assert_eq(world_run("cnrectl", arguments, output, sizeof output), 0);
+	answer = json_loads(output, 0, NULL);
+	layer = json_array_get(json_object_get(json_array_get(json_object_get(answer, "models"), 0), "layers"), 0);
+	visits = (uint64_t)json_integer_value(json_object_get(layer, "visits"));
+	json_decref(answer);
+	return visits;
+}
+
+static void spin(const struct world *world, int milliseconds, int accesses)
+{
+	struct attacker attacker;
+	pid_t child = fork();
+
+	if (child == 0) {
+		if (attacker_attach(&attacker, world->socket, world->model) < 0)
+			_exit(100);
+		attacker_spin_visits(&attacker, milliseconds, accesses);
+		_exit(0);
+	}
+	cr_assert_eq(child_status(child), 0);
+}
+
+/* Visits are the clock of policies: who could turn it at will would make everybody else's experts look forgotten. */
+Test(system_hostile, visits_of_nothing_turn_no_clock_and_others_only_so_fast)
+{
+	struct world world;
+	int64_t begin_ns;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert_gt(world_start(&world, open_socket), 0);
+	spin(&world, 200, 0);
+	cr_assert_eq(visits_counted(&world), 0);
+	begin_ns = cnre_clock_now_ns();
+	spin(&world, 500, 1);
+	cr_assert_gt(visits_counted(&world), 1);
+	cr_assert_leq(visits_counted(&world),
+		      (uint64_t)(FEED_VISITS_BURST + 1 + (cnre_clock_now_ns() - begin_ns) / FEED_VISIT_NS));
 	world_close(&world);
 }
 

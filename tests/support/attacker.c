@@ -2,7 +2,9 @@
 /* Misuse of everything a client gets; see attacker.h. */
 #include "tests/support/attacker.h"
 
+#include "base/clock.h"
 #include "base/fingerprint.h"
+#include "shm/access_log.h"
 #include "shm/futex.h"
 
 #include <errno.h>
@@ -198,6 +200,24 @@ void attacker_write_garbage(const struct attacker *attacker, int seconds, unsign
 		(void)cnre_futex_wake_all((_Atomic uint32_t *)((char *)channel + offsetof(struct cnre_channel, bell)));
 	}
 	/* Leaves its leases as they are: the end of the process is what frees them. */
+}
+
+void attacker_spin_visits(const struct attacker *attacker, int milliseconds, int accesses)
+{
+	size_t count;
+	_Atomic uint64_t *words = map_words(attacker->fd[CNRE_FD_CHANNEL], &count);
+	_Atomic uint64_t *log = words + CNRE_CHANNEL_LOG_OFF / sizeof *words;
+	int64_t end_ns = cnre_clock_now_ns() + milliseconds * CNRE_NS_PER_MS;
+	uint64_t position = 0;
+
+	while (words != NULL && cnre_clock_now_ns() < end_ns) {
+		for (int i = 0; i < 256; i++) {
+			cnre_access_log_put(log, position++, CNRE_LOG_VISIT, 1, 0);
+			for (int k = 0; k < accesses; k++)
+				cnre_access_log_put(log, position++, CNRE_LOG_ACCESS, 1, 0);
+		}
+		(void)cnre_futex_wake_all((_Atomic uint32_t *)((char *)words + offsetof(struct cnre_channel, bell)));
+	}
 }
 
 void attacker_send_random_message(const char *socket, unsigned seed)

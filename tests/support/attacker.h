@@ -22,6 +22,12 @@ int attacker_find_writable(const struct attacker *attacker);
 /* Writes random words over its channel (and its ledger) and rings its bell, for so long. */
 void attacker_write_garbage(const struct attacker *attacker, int seconds, unsigned seed, int ledger_too);
 
+/*
+ * Writes well-formed words into its access log as fast as it can, for so long: visits of layer 0, each with so many accesses
+ * of object 0.
+ */
+void attacker_spin_visits(const struct attacker *attacker, int milliseconds, int accesses);
+
 /* Connects, sends one random message, reads what comes, and leaves. */
 void attacker_send_random_message(const char *socket, unsigned seed);
 
