@@ -291,7 +291,7 @@ void feed_tick(struct manager *manager, int64_t now_ns)
 {
 	struct feed *feed = manager->feed;
 
-	history_tick(feed->history, manager->worker, now_ns);
+	history_tick(feed->history, manager->writer, now_ns);
 	if (feed->recorder != NULL && !feed->is_announced && recorder_is_over(feed->recorder)) {
 		feed->is_announced = 1;
 		announce_end(feed);
@@ -357,7 +357,7 @@ static int start(struct manager *manager, const struct served_model *model, int 
 		if (feed->recorded_layer[layer] != RECORDED_NONE)
 			fill_layer(catalog, layer, &header.layer[feed->recorded_layer[layer]]);
 	header.resident_count = list_residents(manager, model, header.resident);
-	r = recorder_open(&feed->recorder, manager->worker, fd, &header, bytes_max);
+	r = recorder_open(&feed->recorder, manager->writer, fd, &header, bytes_max);
 	if (r == 0)
 		feed->recorded = model;
 done:

@@ -64,7 +64,8 @@ struct manager {
 	struct residency *residency;
 	struct session_table *sessions;
 	struct survey *survey;
-	struct worker *worker;
+	struct worker *worker;            /* what is done in milliseconds, whatever drives do */
+	struct worker *writer;            /* one thread: files of histories and traces, on drives that may hang */
 	struct digest_table *digests;     /* NULL: nothing is verified */
 	int verifies_loads;               /* every load is hashed and compared */
 	int64_t read_timeout_ns;          /* a drive must answer in it; 0: it may take for ever */

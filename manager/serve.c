@@ -45,7 +45,7 @@
 /* ---- descriptors that only wake the loop ---- */
 
 struct wakers {
-	struct loop_source signals, worker, loader;
+	struct loop_source signals, worker, writer, loader;
 	struct manager *manager;
 };
 
@@ -69,6 +69,13 @@ static void worker_finished(struct loop_source *source, uint32_t events)
 	(void)source;
 	(void)events;
 	(void)worker_reap(wakers.manager->worker);
+}
+
+static void writer_finished(struct loop_source *source, uint32_t events)
+{
+	(void)source;
+	(void)events;
+	(void)worker_reap(wakers.manager->writer);
 }
 
 static void loader_finished(struct loop_source *source, uint32_t events)
@@ -101,9 +108,12 @@ static int watch_wakers(struct manager *manager)
 	wakers.manager = manager;
 	wakers.signals = (struct loop_source){.fd = r, .ready = signal_arrived};
 	wakers.worker = (struct loop_source){.fd = worker_event_fd(manager->worker), .ready = worker_finished};
+	wakers.writer = (struct loop_source){.fd = worker_event_fd(manager->writer), .ready = writer_finished};
 	r = loop_add(manager->loop, &wakers.signals, EPOLLIN);
 	if (r == 0)
 		r = loop_add(manager->loop, &wakers.worker, EPOLLIN);
+	if (r == 0)
+		r = loop_add(manager->loop, &wakers.writer, EPOLLIN);
 	if (r == 0 && loader_ring(manager->loader) == NULL) {
 		wakers.loader = (struct loop_source){.fd = loader_event_fd(manager->loader), .ready = loader_finished};
 		r = loop_add(manager->loop, &wakers.loader, EPOLLIN);
@@ -389,7 +399,9 @@ static int open_tables(struct manager *manager, char *message)
 	int r = loop_open(&manager->loop);
 
 	if (r == 0)
-		r = worker_open(&manager->worker);
+		r = worker_open(&manager->worker, WORKER_THREADS_MAX);
+	if (r == 0)
+		r = worker_open(&manager->writer, 1);
 	if (r == 0)
 		r = session_table_open(&manager->sessions);
 	if (r == 0)
@@ -569,7 +581,7 @@ static void finish_cleanups(struct manager *manager)
 	}
 }
 
-/* After the workers: nothing is hashed any more. A manifest that cannot be written costs the next manager its digests only. */
+/* A manifest that cannot be written costs the next manager its digests only. */
 static void close_digests(struct manager *manager)
 {
 	char message[SERVE_MESSAGE_BYTES];
@@ -580,6 +592,48 @@ static void close_digests(struct manager *manager)
 	manager->digests = digest_close(manager->digests);
 }
 
+struct last_writes {
+	struct worker_job job; /* first: run gets its address */
+	struct manager *manager;
+};
+
+static void write_last(struct worker_job *job)
+{
+	struct manager *manager = ((struct last_writes *)job)->manager;
+
+	close_digests(manager);
+	feed_close(manager);
+}
+
+static void nothing_more(struct worker_job *job)
+{
+	(void)job;
+}
+
+/*
+ * After the workers: nothing is hashed any more. All that is left to write is, behind what the writer has begun; this thread
+ * touches none of it meanwhile, and does not wait for a drive that hangs: then the rest goes with the process, and a file
+ * is as it was, or is seen to be cut.
+ */
+static void close_files(struct manager *manager)
+{
+	static struct last_writes last;
+
+	if (manager->writer == NULL) {
+		close_digests(manager);
+		feed_close(manager);
+		return;
+	}
+	last = (struct last_writes){.job = {.run = write_last, .done = nothing_more}, .manager = manager};
+	worker_submit(manager->writer, &last.job);
+	if (worker_drain(manager->writer, STOP_DRAIN_NS) < 0) {
+		cnre_log(CNRE_LOG_WARNING,
+			 "a drive does not answer: the history of uses, a trace or digests are not written to their end");
+		_exit(0);
+	}
+	manager->writer = worker_close(manager->writer);
+}
+
 /*
  * systemd says SIGTERM for a stop and for a restart, and only afterwards drops or passes on what is stored. So nothing that
  * is shared may be taken apart here: reads come to their end, digests are saved, the rest goes with the process.
@@ -588,8 +642,7 @@ static void leave_to_store(struct manager *manager)
 {
 	manager->loader = loader_close(manager->loader);
 	manager->worker = worker_close(manager->worker);
-	close_digests(manager);
-	feed_close(manager);
+	close_files(manager);
 }
 
 /* The kernel keeps the memory until the reads are over; the sockets are closed, so nobody of ours is waited for. */
@@ -598,8 +651,7 @@ static void leave_reads_behind(struct manager *manager)
 	cnre_log(CNRE_LOG_WARNING, "a drive does not answer: leaving its reads to the kernel");
 	finish_cleanups(manager);
 	manager->worker = worker_close(manager->worker);
-	close_digests(manager);
-	feed_close(manager);
+	close_files(manager);
 	_exit(0);
 }
 
@@ -621,8 +673,7 @@ void serve_close(struct manager *manager)
 	fence_close(manager);
 	finish_cleanups(manager);
 	manager->worker = worker_close(manager->worker);
-	close_digests(manager);
-	feed_close(manager);
+	close_files(manager);
 	residency_close(manager);
 	manager->sessions = session_table_close(manager->sessions);
 	survey_close(manager);

@@ -3,6 +3,7 @@
 #include "manager/worker.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,12 +19,13 @@ struct job_list {
 
 struct worker {
 	pthread_mutex_t lock;
-	pthread_cond_t work;
+	pthread_cond_t work, idle; /* idle: nothing is unfinished; by the monotonic clock */
 	struct job_list waiting, finished;
+	unsigned unfinished; /* waiting or running */
 	int event_fd;
 	int stopping;
 	unsigned thread_count;
-	pthread_t thread[WORKER_THREADS];
+	pthread_t thread[WORKER_THREADS_MAX];
 };
 
 static void list_init(struct job_list *list)
@@ -66,6 +68,8 @@ static void *work(void *argument)
 		job->run(job);
 		(void)pthread_mutex_lock(&worker->lock);
 		list_push(&worker->finished, job);
+		if (--worker->unfinished == 0)
+			(void)pthread_cond_broadcast(&worker->idle);
 		(void)eventfd_write(worker->event_fd, 1); /* cannot fill up: 2^64 - 2 events */
 	}
 	(void)pthread_mutex_unlock(&worker->lock);
@@ -73,14 +77,14 @@ static void *work(void *argument)
 }
 
 /* Signals are the core thread's business: a worker starts with all of them blocked. */
-static int start_threads(struct worker *worker)
+static int start_threads(struct worker *worker, unsigned threads)
 {
 	sigset_t all, before;
 	int r = 0;
 
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (r == 0 && worker->thread_count < WORKER_THREADS) {
+	while (r == 0 && worker->thread_count < threads) {
 		r = pthread_create(&worker->thread[worker->thread_count], NULL, work, worker);
 		if (r == 0)
 			worker->thread_count++;
@@ -89,15 +93,27 @@ static int start_threads(struct worker *worker)
 	return worker->thread_count > 0 ? 0 : -r; /* one thread does the same work, later */
 }
 
-int worker_open(struct worker **ret_worker)
+static void init_locks(struct worker *worker)
+{
+	pthread_condattr_t monotonic;
+
+	(void)pthread_condattr_init(&monotonic);
+	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	(void)pthread_mutex_init(&worker->lock, NULL);
+	(void)pthread_cond_init(&worker->work, NULL);
+	(void)pthread_cond_init(&worker->idle, &monotonic);
+	(void)pthread_condattr_destroy(&monotonic);
+}
+
+int worker_open(struct worker **ret_worker, unsigned threads)
 {
 	struct worker *worker = calloc(1, sizeof *worker);
 	int r;
 
 	if (worker == NULL)
 		return -ENOMEM;
-	(void)pthread_mutex_init(&worker->lock, NULL);
-	(void)pthread_cond_init(&worker->work, NULL);
+	CNRE_CHECK(threads > 0 && threads <= WORKER_THREADS_MAX);
+	init_locks(worker);
 	list_init(&worker->waiting);
 	list_init(&worker->finished);
 	worker->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -105,7 +121,7 @@ int worker_open(struct worker **ret_worker)
 		r = -errno;
 		goto drop;
 	}
-	r = start_threads(worker);
+	r = start_threads(worker, threads);
 	if (r < 0)
 		goto drop_event;
 	*ret_worker = worker;
@@ -130,6 +146,7 @@ struct worker *worker_close(struct worker *worker)
 		(void)pthread_join(worker->thread[i], NULL);
 	(void)close(worker->event_fd);
 	(void)pthread_cond_destroy(&worker->work);
+	(void)pthread_cond_destroy(&worker->idle);
 	(void)pthread_mutex_destroy(&worker->lock);
 	free(worker);
 	return NULL;
@@ -140,8 +157,23 @@ void worker_submit(struct worker *worker, struct worker_job *job)
 	CNRE_CHECK(job->run != NULL && job->done != NULL);
 	(void)pthread_mutex_lock(&worker->lock);
 	list_push(&worker->waiting, job);
+	worker->unfinished++;
 	(void)pthread_cond_signal(&worker->work);
 	(void)pthread_mutex_unlock(&worker->lock);
+}
+
+int worker_drain(struct worker *worker, int64_t timeout_ns)
+{
+	int64_t end_ns = cnre_clock_deadline_ns(timeout_ns);
+	struct timespec end = {.tv_sec = end_ns / CNRE_NS_PER_S, .tv_nsec = end_ns % CNRE_NS_PER_S};
+	int r = 0;
+
+	(void)pthread_mutex_lock(&worker->lock);
+	while (r == 0 && worker->unfinished > 0)
+		r = pthread_cond_timedwait(&worker->idle, &worker->lock, &end);
+	r = worker->unfinished > 0 ? -ETIMEDOUT : 0;
+	(void)pthread_mutex_unlock(&worker->lock);
+	return r;
 }
 
 int worker_event_fd(const struct worker *worker)

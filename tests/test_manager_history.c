@@ -314,7 +314,7 @@ Test(manager_history, a_save_that_failed_adds_nothing_twice_at_the_next)
 	struct worker *worker = NULL;
 
 	open_bench(&bench);
-	cr_assert_eq(worker_open(&worker), 0);
+	cr_assert_eq(worker_open(&worker, 1), 0);
 	write_file(bench.path, "0 1 40\n");
 	history = open_history(&bench);
 	count(history, 1, 2);
