@@ -112,9 +112,10 @@ static int pump_demand(struct manager *manager)
 static void pump_prefetch(struct manager *manager)
 {
 	struct residency *residency = manager->residency;
-	uint32_t owner;
+	uint32_t owner, refusals = 0;
 
-	while (pump_may_load(manager) && residency->prefetches_active < (manager->loads_max + 1) / 2 &&
+	while (refusals < RESIDENCY_REFUSALS_PER_TURN && pump_may_load(manager) &&
+	       residency->prefetches_active < (manager->loads_max + 1) / 2 &&
 	       queue_demand_count(residency->queue) <= residency->held_demands &&
 	       (owner = queue_first_prefetch(residency->queue)) != QUEUE_NONE) {
 		enum drive_answer answer = ask_drives(manager, owner);
@@ -122,9 +123,13 @@ static void pump_prefetch(struct manager *manager)
 		if (answer == DRIVE_BUSY)
 			return;
 		queue_remove(residency->queue, owner);
-		if (answer == DRIVE_HANGS || !evict_pays(manager, owner) || load_begin(manager, owner, 0, 1) < 0)
-			cnre_counter_add(&manager->counters->prefetches_dropped, 1);
+		if (answer != DRIVE_HANGS && evict_pays(manager, owner) && load_begin(manager, owner, 0, 1) == 0)
+			continue;
+		cnre_counter_add(&manager->counters->prefetches_dropped, 1);
+		refusals++;
 	}
+	if (refusals == RESIDENCY_REFUSALS_PER_TURN)
+		residency->refused_ns = cnre_clock_now_ns();
 }
 
 /* ---- drives that do not answer ---- */
@@ -225,7 +230,7 @@ void residency_pump(struct manager *manager)
 	if (residency->trimming)
 		residency->trimming = evict_down_to(manager, evict_target_bytes(manager), POLICY_NONE) < 0 ||
 				      pool_trim(manager->pool) > 0;
-	residency->starved_ns = 0;
+	residency->starved_ns = residency->refused_ns = 0;
 	expire(manager);
 	if (pump_demand(manager) < 0)
 		starve(manager);
@@ -241,6 +246,8 @@ int64_t residency_deadline_ns(const struct manager *manager)
 
 	if (manager->read_timeout_ns != 0 && residency->loads_active + queue_demand_count(residency->queue) > 0)
 		deadline_ns = residency->expire_ns;
+	if (residency->refused_ns != 0)
+		deadline_ns = earlier(deadline_ns, residency->refused_ns + RESIDENCY_REFUSALS_NS);
 	if (residency->starved_ns != 0)
 		return earlier(deadline_ns, residency->starved_ns + RESIDENCY_STARVED_RETRY_NS);
 	/* Releases ring no bell, so what waits for them looks again by itself. */

@@ -17,6 +17,8 @@
 
 #define RESIDENCY_PREFETCH_QUEUE_MAX 1024u  /* queued prefetches of all clients; more are dropped */
 #define RESIDENCY_VICTIM_TRIES 64u          /* evictions in policy order before a window is emptied instead */
+#define RESIDENCY_REFUSALS_PER_TURN 16u     /* of prefetches: each is a look at victims, and somebody may ask for many */
+#define RESIDENCY_REFUSALS_NS 1000000       /* then others come first, and the next ones so soon after */
 #define RESIDENCY_STARVED_RETRY_NS 5000000  /* a demand found no room although R15 promises it: look again then */
 #define RESIDENCY_OVERSLEPT_NS 1000000000  /* later than that to look at time-outs: we were stopped, not the drive */
 #define RESIDENCY_EXPIRE_RETRY_NS 100000000 /* a late read that could not be put in quarantine: look again then */

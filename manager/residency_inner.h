@@ -57,6 +57,7 @@ struct residency {
 	uint64_t held_to_bytes[RESIDENCY_HOLDS];
 	uint32_t *resident_of_model; /* [model_count] */
 	unsigned char *prefetched;   /* [owner_count] 1: loaded or on its way by prefetch and not yet looked up */
+	int64_t refused_ns;          /* not 0: as many prefetches were refused as a turn may, at that time */
 	int64_t starved_ns;          /* not 0: a demand found no room at that time */
 	int64_t enforce_ns;          /* not before then: a look at who is in the way */
 	int trimming;
