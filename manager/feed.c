@@ -40,7 +40,7 @@ struct visits {
 	uint32_t misses;             /* of the latest visit so far */
 	int was_visited;
 	uint32_t announced_tokens;   /* of a visit whose first access is awaited; 0: none is */
-	int64_t clock_ns;            /* how far its visits have come in FEED_VISIT_NS each; in the past: it may have some at once */
+	int64_t clock_ns;            /* until when its visits would take with FEED_VISIT_NS each; the past is none */
 };
 
 struct feed_client {
@@ -178,7 +178,8 @@ static struct visits *visits_of(struct session *session, uint32_t layer)
 
 /*
  * The visit before is over: what its callers waited has been added to the account since, for the account is written when
- * a wait ends, and this visit's have just begun: its lookups are logged before any waits. Misses are counted from the log, for their account is written at once.
+ * a wait ends, and this visit's have just begun: its lookups are logged before any waits. Misses are counted from the log,
+ * for their account is written at once.
  */
 static void end_visit(struct manager *manager, struct session *session, uint32_t layer, struct visits *visits)
 {
@@ -358,8 +359,10 @@ static int start(struct manager *manager, const struct served_model *model, int 
 			fill_layer(catalog, layer, &header.layer[feed->recorded_layer[layer]]);
 	header.resident_count = list_residents(manager, model, header.resident);
 	r = recorder_open(&feed->recorder, manager->writer, fd, &header, bytes_max);
-	if (r == 0)
-		feed->recorded = model;
+	if (r < 0)
+		goto done;
+	feed->recorded = model;
+	recorder_flush(feed->recorder); /* its header: a full drive is said now, and whoever lost our answer sees a file in use */
 done:
 	free(header.layer);
 	free(header.resident);

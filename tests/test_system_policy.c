@@ -219,6 +219,40 @@ Test(system_policy, a_recording_holds_every_visit_and_lookup_in_order_and_its_en
 	world_close(&world);
 }
 
+/* Who lost the answer takes away an empty file, as one that was never used; so the header is not left for later. */
+static int has_bytes(void *context)
+{
+	struct stat status;
+
+	return stat(context, &status) == 0 && status.st_size > 0;
+}
+
+Test(system_policy, a_recording_is_begun_in_its_file_at_once_and_whole_when_the_manager_is_told_to_end)
+{
+	struct world world;
+	struct record_header header;
+	struct contents contents;
+	char trace[128], text[512];
+	struct cnre *client;
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_assert(world_start(&world, (const char *[]){"--ram", "4M", "--hugepages", "4k", NULL}));
+	with_directory(&world, "ended.trace", trace, sizeof trace);
+	cr_assert_eq(ctl(&world, text, sizeof text, "trace", "record", trace, NULL), 0, "%s", text);
+	cr_assert(world_wait_until(has_bytes, trace, 20));
+	client = attach(&world);
+	for (uint32_t t = 0; t < 20; t++)
+		(void)run_token(client, t);
+	(void)world_stop(&world, SIGTERM);
+	cnre_detach(client);
+	read_trace(trace, &header, &contents);
+	cr_assert(contents.has_end);
+	cr_assert_eq(contents.accesses, 20 * LAYERS * TOP_K);
+	record_free_header(&header);
+	world_close(&world);
+}
+
 Test(system_policy, a_recording_ends_by_itself_at_its_size_and_takes_no_pipe)
 {
 	struct world world;
