@@ -18,7 +18,8 @@
 #define FEED_WAIT_US_MAX 60000000u  /* of one visit: more is a stopped engine, not a drive */
 /*
  * Visits are the clock of policies. One counts with its first access, and no more of one client and layer than these; what it
- * accesses beyond is of the visit before. A hostile client makes others' uses look as old as that many tokens would.
+ * accesses beyond is of the visit before. A hostile client makes others' uses look as old as that many tokens would, which may
+ * bring a layer down to its floor under `cost`, and no further (doc/design.md).
  */
 #define FEED_VISIT_NS 1000000       /* 1,000 a second */
 #define FEED_VISITS_BURST 4096u     /* at once: logs are read after the fact */
