@@ -354,15 +354,22 @@ static int open_kept(struct kept *kept, const struct served_model *model, const 
  * Who may write into the folder may put another history there, or a link to a file that only this user can read. Group
  * members may be meant to; a folder of everybody's, also a sticky one, never is.
  */
-static int check_folder(const char *folder, char *message, size_t message_bytes)
+int history_check_folder(const char *folder, char *message, size_t message_bytes)
 {
 	struct stat status;
+	int error = 0;
 
 	if (folder == NULL)
 		return 0;
-	if (access(folder, W_OK | X_OK) < 0 || stat(folder, &status) < 0)
-		return cnre_message(message, message_bytes, -errno,
-				    "--usage %.300s: %s: name a folder that this user may write", folder, strerror(errno));
+	if (stat(folder, &status) < 0)
+		error = errno;
+	else if (!S_ISDIR(status.st_mode))
+		error = ENOTDIR;
+	else if (access(folder, W_OK | X_OK) < 0)
+		error = errno;
+	if (error != 0)
+		return cnre_message(message, message_bytes, -error,
+				    "--usage %.300s: %s: name a folder that this user may write", folder, strerror(error));
 	if ((status.st_uid == geteuid() || status.st_uid == 0) && (status.st_mode & S_IWOTH) == 0)
 		return 0;
 	return cnre_message(message, message_bytes, -EPERM,
@@ -385,7 +392,7 @@ int history_open(struct history **ret_history, const struct manager *manager, co
 		 size_t message_bytes)
 {
 	struct history *history;
-	int r = check_folder(folder, message, message_bytes);
+	int r = history_check_folder(folder, message, message_bytes);
 
 	if (r < 0)
 		return r;

@@ -19,7 +19,7 @@
 
 struct history;
 
-/* 0, or -ENOENT, -ENOTDIR, -EACCES… with one line: no folder to keep histories in. NULL is fine. */
+/* 0, or -ENOENT, -ENOTDIR, -EACCES, -EPERM (others may write there)… with one line: no folder to keep histories in. NULL is fine. */
 int history_check_folder(const char *folder, char *message, size_t message_bytes);
 
 /*
