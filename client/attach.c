@@ -10,8 +10,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define ATTACH_TRIES_MAX 8 /* sessions that end before the pool is mapped; each costs a manager its life */
+#define ATTACH_PAUSE_NS 50000000
 
 static uint32_t spin_limit(void)
 {
@@ -130,6 +132,17 @@ static int attach_once(struct cnre *client, const struct cnre_attach_request *re
 	return r;
 }
 
+/* Before the next try, where the manager is short of something for a while. 0: there is no time for one. */
+static int rest(int64_t deadline_ns)
+{
+	int64_t left_ns = cnre_clock_left_ns(deadline_ns);
+	const struct timespec pause = {.tv_nsec = left_ns < ATTACH_PAUSE_NS ? left_ns : ATTACH_PAUSE_NS};
+
+	if (left_ns > 0)
+		(void)nanosleep(&pause, NULL);
+	return left_ns > 0;
+}
+
 /*
  * -EPIPE: the manager welcomed us and hung up before the pool was mapped, as one does that cannot be continued by its
  * successor. Nobody has seen the session yet, so this is no other case than an end of file before the welcome (R30).
@@ -137,12 +150,17 @@ static int attach_once(struct cnre *client, const struct cnre_attach_request *re
 static int attach_at(struct cnre *client, const struct cnre_attach_request *request,
 		     const struct cnre_endpoint *endpoint)
 {
-	int r = -EPIPE;
+	int r;
 
 	if (cnre_registry_has(endpoint->path, request->by_path ? request->fingerprint.identity : NULL, request->model))
 		return -EBUSY;
-	for (int i = 0; i < ATTACH_TRIES_MAX && r == -EPIPE; i++)
-		r = attach_once(client, request, endpoint);
+	do {
+		r = -EPIPE;
+		for (int i = 0; i < ATTACH_TRIES_MAX && r == -EPIPE; i++)
+			r = attach_once(client, request, endpoint);
+	} while (r == -EAGAIN && rest(request->deadline_ns));
+	if (r == -EAGAIN)
+		return -EMFILE;
 	return r == -EPIPE ? -ECONNREFUSED : r;
 }
 

@@ -23,6 +23,8 @@ static int use_welcome(struct cnre *client, struct cnre_answer *answer)
 	struct cnre_wire_welcome welcome;
 
 	memcpy(&welcome, answer->message, sizeof welcome);
+	if (welcome.status == -EMFILE || welcome.status == -ENFILE)
+		return -EAGAIN; /* the manager is out of descriptors, and not for good: connections that say nothing end */
 	if (welcome.status != 0)
 		return welcome.status > 0 ? -EBADMSG : welcome.status;
 	if (answer->fd_count != CNRE_FD_COUNT || welcome.reserve_slabs > CNRE_HELD_MAX)

@@ -211,10 +211,20 @@ static void pause_accepting(struct listener *listener)
 		listener->paused_until_ns = cnre_clock_now_ns() + LISTENER_PAUSE_NS;
 }
 
+/* For want of descriptors or memory accepting pauses. A connection takes two, and either may be the last. */
+static void look_if_run_out(struct listener *listener, int error)
+{
+	if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS)
+		return;
+	if (cnre_log_allowed(&listener->refusal_limit, cnre_clock_now_ns()))
+		cnre_log(CNRE_LOG_WARNING, "accept: %s: raise LimitNOFILE or end clients", strerror(error));
+	pause_accepting(listener);
+}
+
 static void accept_one(struct loop_source *source, uint32_t events)
 {
 	struct listener *listener = (struct listener *)source;
-	int fd;
+	int fd, r;
 
 	(void)events;
 	if (listener->connection_count >= LISTENER_CONNECTIONS_MAX) {
@@ -223,16 +233,14 @@ static void accept_one(struct loop_source *source, uint32_t events)
 	}
 	fd = accept4(listener->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0) {
-		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			if (cnre_log_allowed(&listener->refusal_limit, cnre_clock_now_ns()))
-				cnre_log(CNRE_LOG_WARNING, "accept: %s: raise LimitNOFILE or end clients",
-					 strerror(errno));
-			pause_accepting(listener);
-		}
+		look_if_run_out(listener, errno);
 		return;
 	}
-	if (connection_begin(listener, fd) < 0)
+	r = connection_begin(listener, fd);
+	if (r < 0) {
 		(void)close(fd);
+		look_if_run_out(listener, -r);
+	}
 }
 
 /* ---- time ---- */

@@ -12,6 +12,7 @@ cd "$(dirname "$0")/.." || exit 1
 make=${MAKE:-make}
 build=${BUILD:-build}
 export BUILD=$build
+export CNRE_BUILD=${CNRE_BUILD:-$build} # whose programs the tests start: with sanitizers, too
 export CNRE_CHECK=1        # every lease with a cookie: a double release is an error (libcnre(3))
 logs=$build/check
 all_passed=0 all_failed=0 all_skipped=0

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cnre_attach and cnre_detach: what is found, what is refused, what stays. */
+#include "base/clock.h"
 #include "client/endpoint.h"
 #include "tests/support/attached.h"
 
@@ -304,4 +305,17 @@ Test(client_attach, runtime_directory_that_others_could_fill_is_not_used)
 	(void)rmdir(inner);
 	(void)rmdir(target);
 	(void)rmdir(directory);
+}
+
+Test(client_attach, a_manager_short_of_descriptors_is_asked_again_until_time_is_up)
+{
+	struct fake_host *host = fake_host_start(&(struct fake_host_setup){.welcome_status = -EMFILE});
+	struct cnre_options options = {
+		.size = sizeof options, .socket = fake_host_socket(host), .timeout_ns = 200000000};
+	struct cnre *client = NULL;
+	int64_t before_ns = cnre_clock_now_ns();
+
+	cr_expect_eq(cnre_attach(&client, FAKE_HOST_MODEL, &options), -EMFILE);
+	cr_expect_geq(cnre_clock_now_ns() - before_ns, 200000000);
+	fake_host_stop(host);
 }
