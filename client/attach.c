@@ -150,7 +150,7 @@ static int rest(int64_t deadline_ns)
 static int attach_at(struct cnre *client, const struct cnre_attach_request *request,
 		     const struct cnre_endpoint *endpoint)
 {
-	int r;
+	int r, was_short = 0;
 
 	if (cnre_registry_has(endpoint->path, request->by_path ? request->fingerprint.identity : NULL, request->model))
 		return -EBUSY;
@@ -158,9 +158,10 @@ static int attach_at(struct cnre *client, const struct cnre_attach_request *requ
 		r = -EPIPE;
 		for (int i = 0; i < ATTACH_TRIES_MAX && r == -EPIPE; i++)
 			r = attach_once(client, request, endpoint);
+		was_short |= r == -EAGAIN;
 	} while (r == -EAGAIN && rest(request->deadline_ns));
-	if (r == -EAGAIN)
-		return -EMFILE;
+	if (was_short && (r == -EAGAIN || r == -ETIMEDOUT))
+		return -EMFILE; /* what time ran out for */
 	return r == -EPIPE ? -ECONNREFUSED : r;
 }
 
