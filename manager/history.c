@@ -46,7 +46,6 @@ struct kept {
 
 struct history {
 	struct worker_job job;       /* first: run and done get its address */
-	const struct manager *manager;
 	uint32_t *fresh;             /* [owner_count] counted since the last save began */
 	uint32_t *uses;              /* [owner_count] for history_uses */
 	struct kept kept[MANAGER_MODELS_MAX];
@@ -400,7 +399,6 @@ int history_open(struct history **ret_history, const struct manager *manager, co
 	if (history == NULL)
 		return cnre_message(message, message_bytes, -ENOMEM, "usage: out of memory");
 	history->job = (struct worker_job){.run = save, .done = saved};
-	history->manager = manager;
 	history->due_ns = cnre_clock_now_ns() + HISTORY_SAVE_NS;
 	history->fresh = calloc(manager->owner_count, sizeof *history->fresh);
 	history->uses = calloc(manager->owner_count, sizeof *history->uses);

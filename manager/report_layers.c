@@ -3,6 +3,7 @@
 #include "manager/feed.h"
 #include "manager/report.h"
 #include "manager/residency.h"
+#include "policy/felt.h"
 #include "policy/policy.h"
 
 #include <jansson.h>
@@ -40,7 +41,8 @@ static json_t *report_layer(const struct manager *manager, const struct served_m
 
 	policy_get_layer(policy, model->first_layer + layer, &bounds);
 	feed_get_layer(manager, model, layer, &seen);
-	felt_miss_us = seen.waits.misses > 0 ? seen.waits.wait_us / (double)seen.waits.misses : NAN;
+	if (felt_per_miss_us(seen.waits.wait_us / 1e6, seen.waits.misses, 1, &felt_miss_us) < 0)
+		felt_miss_us = NAN; /* nobody has missed */
 	return json_pack("{s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "layer",
 			 (json_int_t)layer, "experts", (json_int_t)experts, "resident", (json_int_t)bounds.resident,
 			 "capacity", bounds.capacity == POLICY_NONE ? json_null() : json_integer(bounds.capacity),

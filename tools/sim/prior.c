@@ -109,12 +109,3 @@ int sim_prior_add_usage(uint32_t *count, const char *path, const struct sim_geom
 	free(text);
 	return result;
 }
-
-void sim_prior_add_trace(uint32_t *count, const struct sim_trace *trace)
-{
-	uint64_t i;
-
-	for (i = 0; i < trace->access_count; i++)
-		if (count[trace->object[i]] != UINT32_MAX)
-			count[trace->object[i]]++;
-}

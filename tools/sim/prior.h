@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often experts were used before: from a history of Colibri's engines, or from a trace to learn from. */
+/* How often experts were used before: by a history of Colibri's engines. What a trace teaches is in train.h. */
 #ifndef CNRE_SIM_PRIOR_H
 #define CNRE_SIM_PRIOR_H
 
@@ -13,7 +13,5 @@ int sim_prior_is_usage(const char *path);
  */
 int sim_prior_add_usage(uint32_t *count, const char *path, const struct sim_geometry *geometry, char *message,
 			size_t message_bytes);
-/* Adds the lookups of a trace that shares the geometry. Counts saturate. */
-void sim_prior_add_trace(uint32_t *count, const struct sim_trace *trace);
 
 #endif
