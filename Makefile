@@ -55,6 +55,7 @@ cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra 
 base_sources := check.c crash.c size.c log.c message.c file.c fingerprint.c
 shm_sources := futex.c ring.c access_log.c segment.c numa.c packet.c wire.c counters.c
 policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c
+kvstore_sources :=
 model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c usage.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
 	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c \
@@ -126,6 +127,7 @@ objects = $(patsubst %.c,$(out)/obj/$(1)/%.o,$($(2)_sources))
 base_objects := $(call objects,base,base)
 shm_objects := $(call objects,shm,shm)
 policy_objects := $(call objects,policy,policy)
+kvstore_objects := $(call objects,kvstore,kvstore)
 model_objects := $(call objects,model,model)
 manager_objects := $(call objects,manager,manager)
 client_objects := $(call objects,client,client)
@@ -153,19 +155,19 @@ define archive
 $(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
 	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
 endef
-$(foreach f,base shm policy model manager client engine ctl sim,$(eval $(call archive,$(f))))
+$(foreach f,base shm policy model kvstore manager client engine ctl sim,$(eval $(call archive,$(f))))
 
 archives = $(foreach f,$(1),$(out)/lib$(f).a)
 manager_libs := -luring -ljansson -linih -lcrypto -lm
 client_libs := -lcrypto
 
-$(out)/cnre-managerd: $(manager_objects) $(call archives,model policy shm base)
+$(out)/cnre-managerd: $(manager_objects) $(call archives,model policy kvstore shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(manager_libs)
 
-$(library): $(client_objects) $(call archives,shm base) client/libcnre.map
+$(library): $(client_objects) $(call archives,kvstore shm base) client/libcnre.map
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -shared -Wl,-soname,libcnre.so.$(SOVERSION) \
 		-Wl,--version-script,client/libcnre.map -Wl,-z,defs -Wl,--no-undefined-version -o $@ \
-		$(client_objects) $(call archives,shm base) $(client_libs)
+		$(client_objects) $(call archives,kvstore shm base) $(client_libs)
 	@ln -sf $(notdir $@) $(out)/libcnre.so.$(SOVERSION); ln -sf libcnre.so.$(SOVERSION) $(out)/libcnre.so
 
 $(out)/cnrectl: $(ctl_objects) $(call archives,shm base)
@@ -190,10 +192,11 @@ test_archives_base := base
 test_archives_shm := shm base
 test_archives_policy := policy base
 test_archives_model := model base
-test_archives_manager := manager model policy shm base
-test_archives_client := client shm base
-test_archives_engine := engine client shm base
-test_archives_system := client manager policy shm base
+test_archives_kvstore := kvstore base
+test_archives_manager := manager model policy kvstore shm base
+test_archives_client := client kvstore shm base
+test_archives_engine := engine client kvstore shm base
+test_archives_system := client manager policy kvstore shm base
 test_archives_ctl := ctl shm base
 test_archives_sim := sim policy model base
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
@@ -223,7 +226,7 @@ tests: $(test_programs) $(out)/soak
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
 fuzz_programs := $(patsubst tests/fuzz/%.c,$(out)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-every_archive := $(call archives,client manager sim model policy shm base)
+every_archive := $(call archives,client manager sim model policy kvstore shm base)
 
 $(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
 	@mkdir -p $(@D)
@@ -238,7 +241,7 @@ soak_objects := $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/soak/*.c))
 crash_objects := $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/crash/*.c))
 $(out)/soak: $(soak_objects)
 $(out)/crash-points: $(crash_objects)
-$(out)/soak $(out)/crash-points: $(support) $(call archives,client shm base)
+$(out)/soak $(out)/crash-points: $(support) $(call archives,client kvstore shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lcrypto
 
 soak: all $(out)/soak
@@ -246,7 +249,7 @@ soak: all $(out)/soak
 
 # Every point that the sources name, so that none is forgotten; the variant of the build knows them, no other does.
 $(out)/crash-points.list: FORCE
-	@mkdir -p $(@D); grep -roE --include='*.[ch]' 'CNRE_CRASH_POINT\("[a-z0-9-]+"\)' base shm client manager | \
+	@mkdir -p $(@D); grep -roE --include='*.[ch]' 'CNRE_CRASH_POINT\("[a-z0-9-]+"\)' base shm kvstore client manager | \
 		sed -E 's/^([^:]*):CNRE_CRASH_POINT\("(.*)"\)/\2 \1/' | sort >$@
 crash-programs: all $(out)/crash-points $(out)/crash-points.list
 crash:

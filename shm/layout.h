@@ -54,6 +54,8 @@ enum cnre_segment_kind {
 	CNRE_SEGMENT_CHANNEL,
 	CNRE_SEGMENT_LEDGER,
 	CNRE_SEGMENT_STATE,
+	CNRE_SEGMENT_KV_DIRECTORY,   /* shm/kv.h */
+	CNRE_SEGMENT_KV_CHANNEL,
 };
 
 /* At the start of every segment but the pool's. */
@@ -212,6 +214,7 @@ enum cnre_log_kind {
 	CNRE_LOG_VISIT = 1,     /* a layer visit begins: value = layer, argument = tokens it stands for (saturating) */
 	CNRE_LOG_ACCESS = 2,    /* value = object, argument: 1 hit, 0 not resident */
 	CNRE_LOG_TOKEN_END = 3, /* value = tokens */
+	CNRE_LOG_KV_USE = 4,    /* of a KV channel: value = entry, argument = tokens of it that were used */
 };
 
 #define CNRE_RING_MARK 0x80u              /* in every written cell of the ring: a cell of zeros is never one of any lap */

@@ -10,6 +10,12 @@
  *          <------------------- SEGMENTS  count, their descriptors
  *   DETACH ------------------->           after the client has unmapped; ends the session
  *          <------------------- DETACH    the manager has let go of everything
+ *   KV_OPEN ------------------>           a namespace of KV prefixes
+ *          <------------------- KV_OPENED status; on 0 the descriptors kv directory, kv channel, kv staging
+ *   KV_SEGMENTS -------------->           as SEGMENTS, of a namespace's pool
+ *          <------------------- KV_SEGMENTS
+ *   KV_INVALIDATE ------------>           forget all blocks of an identity
+ *          <------------------- KV_INVALIDATE
  *   CONTROL ------------------>           one JSON object, e.g. {"verb":"status"} (cnrectl)
  *          <------------------- REPLY     status; a sealed memfd with the JSON text
  *
@@ -25,6 +31,7 @@
 #define CNRE_WIRE_MAGIC 0x43524e45u
 #define CNRE_WIRE_FDS_MAX CNRE_PACKET_FDS_MAX
 #define CNRE_WIRE_MODEL_MAX 4096
+#define CNRE_WIRE_KV_NAME_BYTES 64u       /* of a namespace as a client calls it, with its end */
 #define CNRE_WIRE_CONTROL_MAX 16384       /* JSON text of a control request */
 #define CNRE_WIRE_MESSAGE_MAX 32768
 
@@ -35,6 +42,10 @@ enum cnre_wire_type {
 	CNRE_WIRE_DETACH,
 	CNRE_WIRE_CONTROL,
 	CNRE_WIRE_REPLY,
+	CNRE_WIRE_KV_OPEN,
+	CNRE_WIRE_KV_OPENED,
+	CNRE_WIRE_KV_SEGMENTS,
+	CNRE_WIRE_KV_INVALIDATE,
 };
 
 struct cnre_wire_header {
@@ -81,6 +92,43 @@ struct cnre_wire_segments {               /* both directions */
 	uint32_t first;                   /* asked: from this number on; answered: number of the first descriptor */
 	uint32_t count;                   /* answered: descriptors beside this message */
 	uint32_t total;                   /* answered: segments that exist now */
+};
+
+/*
+ * Any number of times for one namespace: the client has one channel and staging segment of it, and gets the same again.
+ * A session ends all of its namespaces with it.
+ */
+struct cnre_wire_kv_open {
+	struct cnre_wire_header header;
+	uint32_t is_named;                /* 0: the namespace of the caller's user id */
+	uint32_t reserved;
+	uint64_t block_bytes_max;         /* -E2BIG if it does not fit the staging segment or a pool segment */
+	char kv_namespace[CNRE_WIRE_KV_NAME_BYTES];
+};
+
+/* Descriptors of a successful KV_OPENED, in this order. */
+enum { CNRE_KV_FD_DIRECTORY, CNRE_KV_FD_CHANNEL, CNRE_KV_FD_STAGING, CNRE_KV_FD_COUNT };
+
+struct cnre_wire_kv_opened {
+	struct cnre_wire_header header;
+	int32_t status;                   /* 0, or -errno as cnre_kv_open returns it */
+	uint32_t number;                  /* of the namespace: names it in what follows */
+	char message[256];                /* for people, when status is not 0 */
+};
+
+struct cnre_wire_kv_segments {            /* both directions; as struct cnre_wire_segments */
+	struct cnre_wire_header header;
+	int32_t status;
+	uint32_t number;
+	uint32_t first, count, total;
+	uint32_t reserved;
+};
+
+struct cnre_wire_kv_invalidate {          /* both directions */
+	struct cnre_wire_header header;
+	int32_t status;                   /* answered: blocks dropped, or -errno */
+	uint32_t number;
+	unsigned char root[32];
 };
 
 struct cnre_wire_detach {

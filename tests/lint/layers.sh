@@ -11,10 +11,11 @@ allowed_for() # folder
 	case $1 in
 	base) ;;
 	shm | policy | model | gpu | kvstore) echo base ;;
-	client) echo base shm cnre ;;
+	client) echo base shm kvstore cnre ;; # of kvstore the names of blocks, which client and manager compute alike
 	manager) echo base shm policy model gpu kvstore ;;
 	engine) echo cnre ;;
-	tools/ctl | tools/top | tools/inspect) echo base shm ;;
+	tools/ctl) echo base shm kvstore ;; # files of prefixes
+	tools/top | tools/inspect) echo base shm ;;
 	tools/sim) echo base policy model ;;
 	tools/gen) echo base ;;
 	*) echo none ;;
@@ -43,11 +44,11 @@ check_file() # file folder
 }
 
 # A header that is not ours, the C library's or the kernel's stays in the files named here: a regular expression.
-third_party='liburing.h         manager/(loader_uring|bell|loop)\.c
+third_party='liburing.h         (manager/(loader_uring|bell|loop)|kvstore/disk_uring)\.c
 jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|engine)/[a-z_]+\.[ch]
 ini.h              manager/settings\.c
-openssl/[a-z]+.h   base/fingerprint\.c
-xxhash.h           manager/digest\.c
+openssl/[a-z]+.h   (base/fingerprint|kvstore/key)\.c
+xxhash.h           (manager/digest|kvstore/block)\.c
 cuda.h             gpu/gpu_cuda\.c'
 
 check_third_party() # files...
