@@ -53,7 +53,7 @@ cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra 
 
 # ---- sources, by folder ----
 base_sources := check.c crash.c size.c log.c message.c file.c fingerprint.c
-shm_sources := futex.c ring.c access_log.c segment.c numa.c packet.c wire.c counters.c
+shm_sources := futex.c ring.c access_log.c kv_index.c kv_channel.c segment.c numa.c packet.c wire.c counters.c
 policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c
 kvstore_sources :=
 model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c usage.c
