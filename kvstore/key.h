@@ -61,7 +61,10 @@ struct kv_media_mark {
 int kv_key_media(const struct kv_media *media, size_t media_count, uint64_t start, uint32_t count,
 		 struct kv_media_mark *ret_mark);
 
-/* count 1..KV_BLOCK_TOKENS_MAX. 0, -EINVAL or -ENOMEM. No allocation after a thread's first call. */
+/*
+ * count 1..KV_BLOCK_TOKENS_MAX; a mark with a digest has its first token before that. 0, -EINVAL or -ENOMEM. A thread's
+ * first call allocates its context; after that OpenSSL 3.0 allocates 112 bytes while it hashes, which are free at the end.
+ */
 int kv_key_block(const unsigned char parent[KV_KEY_BYTES], const int32_t *tokens, uint32_t count,
 		 const struct kv_media_mark *mark, unsigned char ret_key[KV_KEY_BYTES]);
 

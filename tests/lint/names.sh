@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Names that other files can see. What goes into libcnre (base, shm, client) begins with cnre_; elsewhere a name
 # begins with its folder, or with the first word of a file in it, or its plural: loader_submit, of manager/loader*.c,
-# curves_access, of policy/curve.c. Reads object files: tests/lint/names.sh BUILD, in the root of a tree.
+# curves_access, of policy/curve.c; kv_ is kvstore's. Reads object files: tests/lint/names.sh BUILD, in the root of a tree.
 set -u
 objects=${1:-build}/obj
 bad=0
@@ -19,7 +19,7 @@ done
 for object in "$objects"/{policy,model,manager,gpu,kvstore}/*.o; do
 	[ -e "$object" ] || continue
 	folder=$(basename "$(dirname "$object")")
-	modules=" $folder $(for file in "$objects/$folder"/*.o; do basename "${file%%_*}" .o; done | tr '\n' ' ') "
+	modules=" $folder ${folder%store} $(for file in "$objects/$folder"/*.o; do basename "${file%%_*}" .o; done | tr '\n' ' ') "
 	while read -r name; do
 		word=${name%%_*}
 		[ "$name" = main ] || [[ $modules == *" $word "* || $modules == *" ${word%s} "* ]] ||
