@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that are being written under a name of their own, where there is no O_TMPFILE, and what is left of them (R36):
+ * `<key>.tmp.<boot id>.<pid>.<n>`. Its writer holds flock on it. The kernel drops that with the process, so in one boot a
+ * lock that can be had is a dead writer's, in whatever pid namespace it lived; a file of another boot or host, whose
+ * locks are not seen here, must be a day old.
+ */
+#ifndef KVSTORE_LEFTOVER_H
+#define KVSTORE_LEFTOVER_H
+
+#include "kvstore/folder.h"
+
+/* A name for a new file of this process, beside the block's. */
+void leftover_name(const char *path, char ret_fresh[FOLDER_PATH_BYTES]);
+
+/* Removes what dead processes left in all folders below. How many. */
+uint32_t leftover_sweep(int root_fd);
+
+#endif
