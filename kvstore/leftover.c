@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,8 +17,12 @@
 
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_BYTES 37u /* 36 characters and the end */
+#define PID_NAMESPACE_FILE "/proc/self/ns/pid"
 #define MARK ".tmp."
+#define COUNT_BITS 32 /* of n, below the number of the namespace */
 #define DAY_S (24 * 60 * 60)
+
+static _Atomic uint32_t names; /* of this process */
 
 /* Without /proc nobody can tell boots apart: all files are another's then. */
 static void read_boot_id(char ret_text[BOOT_ID_BYTES])
@@ -33,33 +38,51 @@ static void read_boot_id(char ret_text[BOOT_ID_BYTES])
 		ret_text[n] = '\0';
 }
 
+/* 0 without /proc: then it is another's. */
+static uint64_t read_namespace(void)
+{
+	struct stat status;
+
+	return stat(PID_NAMESPACE_FILE, &status) < 0 ? 0 : (uint64_t)status.st_ino;
+}
+
 void leftover_name(const char *path, char ret_fresh[FOLDER_PATH_BYTES])
 {
-	static _Atomic uint64_t names;
 	char boot[BOOT_ID_BYTES];
 	/* [L1] relaxed: a number that no other name of this process has. */
-	uint64_t n = atomic_fetch_add_explicit(&names, 1, memory_order_relaxed);
+	uint32_t n = atomic_fetch_add_explicit(&names, 1, memory_order_relaxed);
 
 	read_boot_id(boot);
 	(void)snprintf(ret_fresh, FOLDER_PATH_BYTES, "%s" MARK "%s.%d.%llu", path, boot, (int)getpid(),
-		       (unsigned long long)n);
+		       (unsigned long long)(read_namespace() << COUNT_BITS | n));
 }
 
 /* ---- whose it is ---- */
 
-/* A pid that lives may be another process's by now, or our own from before: then the lock decides alone. */
-static int writer_is_dead(int directory_fd, const char *name, long pid)
+/* Without locks, as on some network file systems, it may be alive. */
+static int lock_is_free(int directory_fd, const char *name)
 {
-	int fd, is_dead;
+	int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), is_free;
 
-	if (pid <= 0 || (pid != (long)getpid() && (kill((pid_t)pid, 0) == 0 || errno != ESRCH)))
-		return 0;
-	fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return 0;
-	is_dead = flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && pid != (long)getpid());
+	is_free = flock(fd, LOCK_EX | LOCK_NB) == 0;
 	(void)close(fd);
-	return is_dead;
+	return is_free;
+}
+
+/* `text` is "<pid>.<n>". Our own pid may have been another's before. */
+static int writer_is_dead(int directory_fd, const char *name, const char *text)
+{
+	char *end;
+	long pid = strtol(text, &end, 10);
+	uint64_t n = *end == '.' ? strtoull(end + 1, NULL, 10) : 0;
+
+	if (pid <= 0 || pid > INT_MAX || n == 0)
+		return 0;
+	if (n >> COUNT_BITS != read_namespace() || pid == (long)getpid())
+		return lock_is_free(directory_fd, name);
+	return kill((pid_t)pid, 0) < 0 && errno == ESRCH;
 }
 
 static int is_a_day_old(int directory_fd, const char *name)
@@ -78,7 +101,7 @@ static int is_leftover(int directory_fd, const char *name, const char *mark, con
 	if (is_a_day_old(directory_fd, name))
 		return 1;
 	return strncmp(of, boot, length) == 0 && of[length] == '.' &&
-	       writer_is_dead(directory_fd, name, strtol(of + length + 1, NULL, 10));
+	       writer_is_dead(directory_fd, name, of + length + 1);
 }
 
 /* ---- the sweep ---- */
