@@ -234,7 +234,7 @@ static void free_folders(struct kv_disk *disk)
 		struct kv_folder *folder = disk->folders;
 
 		disk->folders = folder->next;
-		folder_end_round(folder);
+		fanout_end_round(folder);
 		free(folder);
 	}
 }
@@ -430,7 +430,7 @@ int kv_disk_folder(struct kv_disk *disk, const char *name, struct kv_folder **re
 {
 	struct kv_folder *folder;
 
-	if (!folder_name_is_good(name))
+	if (!fanout_name_is_good(name))
 		return -EINVAL;
 	(void)pthread_mutex_lock(&disk->lock);
 	folder = find_folder_locked(disk, name);
@@ -453,7 +453,7 @@ static int is_folder(int root_fd, const char *name)
 {
 	struct stat status;
 
-	return folder_name_is_good(name) && fstatat(root_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+	return fanout_name_is_good(name) && fstatat(root_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       S_ISDIR(status.st_mode);
 }
 

@@ -7,7 +7,7 @@
 #ifndef KVSTORE_DISK_INNER_H
 #define KVSTORE_DISK_INNER_H
 
-#include "kvstore/folder.h"
+#include "kvstore/fanout.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -53,7 +53,7 @@ struct disk_write {
 	int is_present, is_named;         /* the key is there already; fresh is a name */
 	int was_made;                     /* its directories, once */
 	int result[3];                    /* of write, sync, link */
-	char fd_path[DISK_FD_PATH_BYTES], fresh[FOLDER_PATH_BYTES];
+	char fd_path[DISK_FD_PATH_BYTES], fresh[FANOUT_PATH_BYTES];
 };
 
 struct disk_read {
@@ -69,7 +69,7 @@ struct disk_task {
 	void (*go_on)(struct disk_task *task); /* all are */
 	uint32_t pending;
 	int fd, is_direct, error;
-	char path[FOLDER_PATH_BYTES];
+	char path[FANOUT_PATH_BYTES];
 	struct disk_step step[DISK_STEPS];
 	unsigned char *header;            /* a page of its own */
 	union {

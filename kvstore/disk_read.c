@@ -88,7 +88,7 @@ static void was_read(struct disk_task *task)
 	int r = task->error == 0 ? judge(task, message) : task->error;
 
 	if (r == -EBADMSG) {
-		folder_quarantine(task->job->folder, task->disk->root_fd, task->job->block->key, task->fd);
+		fanout_quarantine(task->job->folder, task->disk->root_fd, task->job->block->key, task->fd);
 		task->disk->work.quarantined++;
 		disk_note(task->disk, "quarantined %s: %s", task->path, message);
 	}
@@ -212,6 +212,6 @@ static void open_file(struct disk_task *task)
 
 void disk_read_start(struct disk_task *task)
 {
-	folder_path(task->job->folder, task->job->block->key, task->path);
+	fanout_path(task->job->folder, task->job->block->key, task->path);
 	open_file(task);
 }

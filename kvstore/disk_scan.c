@@ -16,7 +16,7 @@
 
 struct candidate {
 	unsigned char key[KV_KEY_BYTES];
-	char path[FOLDER_PATH_BYTES];
+	char path[FANOUT_PATH_BYTES];
 	unsigned char *header;
 	int fd;
 	struct disk_step step;
@@ -85,7 +85,7 @@ static void take_header(struct disk_task *task, struct candidate *candidate, int
 	if (r == 0) {
 		job->found_count++;
 	} else if (r == -EBADMSG) {
-		folder_quarantine(job->folder, task->disk->root_fd, candidate->key, candidate->fd);
+		fanout_quarantine(job->folder, task->disk->root_fd, candidate->key, candidate->fd);
 		task->disk->work.quarantined++;
 		disk_note(task->disk, "quarantined %s: %s", candidate->path, message);
 	} else if (r != -EPROTO) {
@@ -135,7 +135,7 @@ static void batch_is_over(struct disk_task *task)
 
 static void open_candidate(struct disk_task *task, struct candidate *candidate)
 {
-	folder_path(task->job->folder, candidate->key, candidate->path);
+	fanout_path(task->job->folder, candidate->key, candidate->path);
 	candidate->step = (struct disk_step){
 		.call = DISK_OPEN, .fd = task->disk->root_fd, .path = candidate->path, .flags = READ_FLAGS};
 	disk_issue(task, &candidate->step);
@@ -148,7 +148,7 @@ static void list(struct disk_task *task)
 
 	scan->count = 0;
 	while (scan->count < KV_DISK_SCAN_BATCH && r == 1) {
-		r = folder_next(task->job->folder, task->disk->root_fd, scan->candidate[scan->count].key);
+		r = fanout_next(task->job->folder, task->disk->root_fd, scan->candidate[scan->count].key);
 		scan->count += r == 1;
 	}
 	if (scan->count == 0) {
@@ -156,7 +156,7 @@ static void list(struct disk_task *task)
 		return;
 	}
 	if (r == 0)
-		task->job->folder->fan = FOLDER_FANS; /* the end is told once more, when there is nothing with it */
+		task->job->folder->fan = FANOUT_FANS; /* the end is told once more, when there is nothing with it */
 	task->went = went;
 	task->go_on = batch_is_over;
 	for (uint32_t i = 0; i < scan->count; i++)

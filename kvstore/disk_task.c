@@ -214,7 +214,7 @@ static void removal_is_over(struct disk_task *task)
 
 void disk_remove_start(struct disk_task *task)
 {
-	folder_path(task->job->folder, task->job->block->key, task->path);
+	fanout_path(task->job->folder, task->job->block->key, task->path);
 	task->went = removal_went;
 	task->go_on = removal_is_over;
 	task->step[0] = (struct disk_step){.call = DISK_UNLINK, .fd = task->disk->root_fd, .path = task->path};

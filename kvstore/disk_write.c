@@ -158,7 +158,7 @@ static int opening_went(struct disk_task *task, struct disk_step *step, int resu
 static int make_directories(struct disk_task *task)
 {
 	struct kv_disk *disk = task->disk;
-	int r = folder_make(task->job->folder, disk->root_fd, task->job->block->key);
+	int r = fanout_make(task->job->folder, disk->root_fd, task->job->block->key);
 
 	if (r != -ENOENT)
 		return r;
@@ -242,6 +242,6 @@ static void open_file(struct disk_task *task)
 
 void disk_write_start(struct disk_task *task)
 {
-	folder_path(task->job->folder, task->job->block->key, task->path);
+	fanout_path(task->job->folder, task->job->block->key, task->path);
 	open_file(task);
 }

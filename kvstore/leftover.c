@@ -46,14 +46,14 @@ static uint64_t read_namespace(void)
 	return stat(PID_NAMESPACE_FILE, &status) < 0 ? 0 : (uint64_t)status.st_ino;
 }
 
-void leftover_name(const char *path, char ret_fresh[FOLDER_PATH_BYTES])
+void leftover_name(const char *path, char ret_fresh[FANOUT_PATH_BYTES])
 {
 	char boot[BOOT_ID_BYTES];
 	/* [L1] relaxed: a number that no other name of this process has. */
 	uint32_t n = atomic_fetch_add_explicit(&names, 1, memory_order_relaxed);
 
 	read_boot_id(boot);
-	(void)snprintf(ret_fresh, FOLDER_PATH_BYTES, "%s" MARK "%s.%d.%llu", path, boot, (int)getpid(),
+	(void)snprintf(ret_fresh, FANOUT_PATH_BYTES, "%s" MARK "%s.%d.%llu", path, boot, (int)getpid(),
 		       (unsigned long long)(read_namespace() << COUNT_BITS | n));
 }
 
@@ -114,7 +114,7 @@ static uint32_t sweep_files(DIR *listing, const char *boot)
 	while ((entry = readdir(listing)) != NULL) {
 		const char *mark = strstr(entry->d_name, MARK);
 
-		if (mark != NULL && mark - entry->d_name == FOLDER_KEY_DIGITS &&
+		if (mark != NULL && mark - entry->d_name == FANOUT_KEY_DIGITS &&
 		    is_leftover(dirfd(listing), entry->d_name, mark, boot))
 			count += unlinkat(dirfd(listing), entry->d_name, 0) == 0;
 	}
@@ -133,10 +133,10 @@ static DIR *open_below(int directory_fd, const char *name)
 
 static uint32_t sweep_folder(int root_fd, const char *name, const char *boot)
 {
-	char path[FOLDER_PATH_BYTES];
+	char path[FANOUT_PATH_BYTES];
 	uint32_t count = 0;
 
-	for (uint32_t fan = 0; fan < FOLDER_FANS; fan++) {
+	for (uint32_t fan = 0; fan < FANOUT_FANS; fan++) {
 		DIR *listing;
 
 		(void)snprintf(path, sizeof(path), "%s/%02x", name, fan);
@@ -158,7 +158,7 @@ uint32_t leftover_sweep(int root_fd)
 
 	read_boot_id(boot);
 	while (root != NULL && (entry = readdir(root)) != NULL)
-		if (folder_name_is_good(entry->d_name))
+		if (fanout_name_is_good(entry->d_name))
 			count += sweep_folder(root_fd, entry->d_name, boot);
 	if (root != NULL)
 		(void)closedir(root);

@@ -9,10 +9,10 @@
 #ifndef KVSTORE_LEFTOVER_H
 #define KVSTORE_LEFTOVER_H
 
-#include "kvstore/folder.h"
+#include "kvstore/fanout.h"
 
 /* A name for a new file of this process, beside the block's. */
-void leftover_name(const char *path, char ret_fresh[FOLDER_PATH_BYTES]);
+void leftover_name(const char *path, char ret_fresh[FANOUT_PATH_BYTES]);
 
 /* Removes what dead processes left in all folders below. How many. */
 uint32_t leftover_sweep(int root_fd);

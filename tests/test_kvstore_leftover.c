@@ -69,7 +69,7 @@ static int ends[2];
 /* A writer that is at it until `ends` closes; it tells the parent its file's name. */
 static int write_on(void *argument)
 {
-	char fresh[FOLDER_PATH_BYTES];
+	char fresh[FANOUT_PATH_BYTES];
 	int fd;
 
 	(void)argument;
@@ -81,13 +81,13 @@ static int write_on(void *argument)
 	return 0;
 }
 
-static pid_t start_writer(char fresh[FOLDER_PATH_BYTES])
+static pid_t start_writer(char fresh[FANOUT_PATH_BYTES])
 {
 	pid_t child;
 
 	cr_assert_eq(pipe(ends), 0);
 	child = child_start(write_on, NULL);
-	cr_assert_eq(read(ends[0], fresh, FOLDER_PATH_BYTES), (ssize_t)FOLDER_PATH_BYTES);
+	cr_assert_eq(read(ends[0], fresh, FANOUT_PATH_BYTES), (ssize_t)FANOUT_PATH_BYTES);
 	(void)close(ends[0]);
 	(void)close(ends[1]);
 	return child;
@@ -101,7 +101,7 @@ static void kill_writer(pid_t child)
 
 Test(kvstore_leftover, a_file_goes_with_its_writer)
 {
-	char fresh[FOLDER_PATH_BYTES];
+	char fresh[FANOUT_PATH_BYTES];
 	pid_t child = start_writer(fresh);
 
 	cr_assert_eq(leftover_sweep(root_fd), 0);
@@ -114,7 +114,7 @@ Test(kvstore_leftover, a_file_goes_with_its_writer)
 /* In a container a pid is another process, or none. */
 Test(kvstore_leftover, a_writer_of_another_pid_namespace_is_known_by_its_lock)
 {
-	char fresh[FOLDER_PATH_BYTES];
+	char fresh[FANOUT_PATH_BYTES];
 	pid_t child;
 
 	if (unshare(CLONE_NEWPID) < 0) {
@@ -131,7 +131,7 @@ Test(kvstore_leftover, a_writer_of_another_pid_namespace_is_known_by_its_lock)
 
 Test(kvstore_leftover, our_own_file_stays_and_that_of_our_pid_before_goes)
 {
-	char fresh[FOLDER_PATH_BYTES], before[FOLDER_PATH_BYTES];
+	char fresh[FANOUT_PATH_BYTES], before[FANOUT_PATH_BYTES];
 	int fd;
 
 	leftover_name("f/ab/" KEY, fresh);

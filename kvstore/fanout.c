@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Directories of block files; see folder.h. */
-#include "kvstore/folder.h"
+/* Directories of block files; see fanout.h. */
+#include "kvstore/fanout.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define DIRECTORY_MODE 0700
-#define QUARANTINE_TRIES_MAX (2 * FOLDER_QUARANTINED_MAX)
+#define QUARANTINE_TRIES_MAX (2 * FANOUT_QUARANTINED_MAX)
 /*
  * A directory that changed so shortly before it was listed may change again without another time: file systems count in
  * ticks of up to a second (ext3, NFS to it), so it is listed once more in the next round.
@@ -20,7 +20,7 @@
 
 /* ---- names ---- */
 
-int folder_name_is_good(const char *name)
+int fanout_name_is_good(const char *name)
 {
 	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 	size_t length = strnlen(name, KV_DISK_FOLDER_BYTES);
@@ -28,7 +28,7 @@ int folder_name_is_good(const char *name)
 	return length > 0 && length < KV_DISK_FOLDER_BYTES && name[0] != '.' && strspn(name, letters) == length;
 }
 
-void folder_key_text(const unsigned char key[KV_KEY_BYTES], char ret_text[FOLDER_KEY_DIGITS + 1])
+void fanout_key_text(const unsigned char key[KV_KEY_BYTES], char ret_text[FANOUT_KEY_DIGITS + 1])
 {
 	static const char digits[] = "0123456789abcdef";
 
@@ -36,7 +36,7 @@ void folder_key_text(const unsigned char key[KV_KEY_BYTES], char ret_text[FOLDER
 		ret_text[2 * i] = digits[key[i] >> 4];
 		ret_text[2 * i + 1] = digits[key[i] & 15];
 	}
-	ret_text[FOLDER_KEY_DIGITS] = '\0';
+	ret_text[FANOUT_KEY_DIGITS] = '\0';
 }
 
 static int value_of(char digit)
@@ -46,11 +46,11 @@ static int value_of(char digit)
 	return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-int folder_key_of(const char *text, unsigned char ret_key[KV_KEY_BYTES])
+int fanout_key_of(const char *text, unsigned char ret_key[KV_KEY_BYTES])
 {
 	unsigned char key[KV_KEY_BYTES];
 
-	if (strnlen(text, FOLDER_KEY_DIGITS + 1) != FOLDER_KEY_DIGITS)
+	if (strnlen(text, FANOUT_KEY_DIGITS + 1) != FANOUT_KEY_DIGITS)
 		return -EINVAL;
 	for (size_t i = 0; i < KV_KEY_BYTES; i++) {
 		int high = value_of(text[2 * i]), low = value_of(text[2 * i + 1]);
@@ -63,18 +63,18 @@ int folder_key_of(const char *text, unsigned char ret_key[KV_KEY_BYTES])
 	return 0;
 }
 
-void folder_path(const struct kv_folder *folder, const unsigned char key[KV_KEY_BYTES],
-		 char ret_path[FOLDER_PATH_BYTES])
+void fanout_path(const struct kv_folder *folder, const unsigned char key[KV_KEY_BYTES],
+		 char ret_path[FANOUT_PATH_BYTES])
 {
-	char text[FOLDER_KEY_DIGITS + 1];
+	char text[FANOUT_KEY_DIGITS + 1];
 
-	folder_key_text(key, text);
-	(void)snprintf(ret_path, FOLDER_PATH_BYTES, "%s/%.2s/%s", folder->name, text, text);
+	fanout_key_text(key, text);
+	(void)snprintf(ret_path, FANOUT_PATH_BYTES, "%s/%.2s/%s", folder->name, text, text);
 }
 
-static void fan_path(const struct kv_folder *folder, uint32_t fan, char ret_path[FOLDER_PATH_BYTES])
+static void fan_path(const struct kv_folder *folder, uint32_t fan, char ret_path[FANOUT_PATH_BYTES])
 {
-	(void)snprintf(ret_path, FOLDER_PATH_BYTES, "%s/%02x", folder->name, fan);
+	(void)snprintf(ret_path, FANOUT_PATH_BYTES, "%s/%02x", folder->name, fan);
 }
 
 /* ---- directories ---- */
@@ -84,9 +84,9 @@ static int make_directory(int root_fd, const char *path)
 	return mkdirat(root_fd, path, DIRECTORY_MODE) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-int folder_make(const struct kv_folder *folder, int root_fd, const unsigned char key[KV_KEY_BYTES])
+int fanout_make(const struct kv_folder *folder, int root_fd, const unsigned char key[KV_KEY_BYTES])
 {
-	char path[FOLDER_PATH_BYTES];
+	char path[FANOUT_PATH_BYTES];
 	int r = make_directory(root_fd, folder->name);
 
 	if (r < 0)
@@ -113,7 +113,7 @@ static int count_files(int root_fd, const char *path)
 	const struct dirent *entry;
 	int count = 0;
 
-	while (listing != NULL && count <= (int)FOLDER_QUARANTINED_MAX && (entry = readdir(listing)) != NULL)
+	while (listing != NULL && count <= (int)FANOUT_QUARANTINED_MAX && (entry = readdir(listing)) != NULL)
 		count += entry->d_name[0] != '.';
 	if (listing != NULL)
 		(void)closedir(listing);
@@ -133,12 +133,12 @@ static int is_still(int root_fd, const char *path, int fd)
 static int put_aside(const struct kv_folder *folder, int root_fd, const unsigned char key[KV_KEY_BYTES],
 		     const char *path)
 {
-	char text[FOLDER_KEY_DIGITS + 1], aside[FOLDER_PATH_BYTES];
+	char text[FANOUT_KEY_DIGITS + 1], aside[FANOUT_PATH_BYTES];
 	int r = -EEXIST;
 
-	folder_key_text(key, text);
+	fanout_key_text(key, text);
 	for (uint32_t n = 0; n < QUARANTINE_TRIES_MAX && r == -EEXIST; n++) {
-		(void)snprintf(aside, sizeof(aside), "%s/" FOLDER_QUARANTINE "/%s.%u", folder->name, text, n);
+		(void)snprintf(aside, sizeof(aside), "%s/" FANOUT_QUARANTINE "/%s.%u", folder->name, text, n);
 		r = renameat2(root_fd, path, root_fd, aside, RENAME_NOREPLACE) < 0 ? -errno : 0;
 		if (r == -EINVAL) /* NFS cannot promise that: an older one of this name goes */
 			r = renameat(root_fd, path, root_fd, aside) < 0 ? -errno : 0;
@@ -146,18 +146,18 @@ static int put_aside(const struct kv_folder *folder, int root_fd, const unsigned
 	return r;
 }
 
-void folder_quarantine(struct kv_folder *folder, int root_fd, const unsigned char key[KV_KEY_BYTES], int fd)
+void fanout_quarantine(struct kv_folder *folder, int root_fd, const unsigned char key[KV_KEY_BYTES], int fd)
 {
-	char path[FOLDER_PATH_BYTES], aside[FOLDER_PATH_BYTES];
+	char path[FANOUT_PATH_BYTES], aside[FANOUT_PATH_BYTES];
 
-	folder_path(folder, key, path);
-	(void)snprintf(aside, sizeof(aside), "%s/" FOLDER_QUARANTINE, folder->name);
+	fanout_path(folder, key, path);
+	(void)snprintf(aside, sizeof(aside), "%s/" FANOUT_QUARANTINE, folder->name);
 	if (!is_still(root_fd, path, fd))
 		return;
 	(void)make_directory(root_fd, aside); /* the rename fails with it */
 	if (folder->quarantine_count < 0)
 		folder->quarantine_count = count_files(root_fd, aside);
-	if (folder->quarantine_count >= (int)FOLDER_QUARANTINED_MAX)
+	if (folder->quarantine_count >= (int)FANOUT_QUARANTINED_MAX)
 		(void)unlinkat(root_fd, path, 0); /* a read-only drive keeps it */
 	else if (put_aside(folder, root_fd, key, path) == 0)
 		folder->quarantine_count++;
@@ -177,7 +177,7 @@ static int64_t age_ns(const struct timespec *then)
 static int open_fan(struct kv_folder *folder, int root_fd, uint32_t fan)
 {
 	struct timespec *seen = &folder->seen[fan];
-	char path[FOLDER_PATH_BYTES];
+	char path[FANOUT_PATH_BYTES];
 	struct stat status;
 
 	fan_path(folder, fan, path);
@@ -192,7 +192,7 @@ static int open_fan(struct kv_folder *folder, int root_fd, uint32_t fan)
 	return 1;
 }
 
-void folder_end_round(struct kv_folder *folder)
+void fanout_end_round(struct kv_folder *folder)
 {
 	if (folder->listing != NULL)
 		(void)closedir(folder->listing);
@@ -208,7 +208,7 @@ static int next_name(struct kv_folder *folder, unsigned char ret_key[KV_KEY_BYTE
 	while ((entry = readdir(folder->listing)) != NULL) {
 		unsigned char key[KV_KEY_BYTES];
 
-		if (folder_key_of(entry->d_name, key) < 0 || key[0] != folder->fan - 1)
+		if (fanout_key_of(entry->d_name, key) < 0 || key[0] != folder->fan - 1)
 			continue;
 		memcpy(ret_key, key, sizeof(key));
 		return 1;
@@ -218,14 +218,14 @@ static int next_name(struct kv_folder *folder, unsigned char ret_key[KV_KEY_BYTE
 	return 0;
 }
 
-int folder_next(struct kv_folder *folder, int root_fd, unsigned char ret_key[KV_KEY_BYTES])
+int fanout_next(struct kv_folder *folder, int root_fd, unsigned char ret_key[KV_KEY_BYTES])
 {
 	for (;;) {
 		int r;
 
 		if (folder->listing != NULL && next_name(folder, ret_key))
 			return 1;
-		if (folder->fan == FOLDER_FANS)
+		if (folder->fan == FANOUT_FANS)
 			break;
 		r = open_fan(folder, root_fd, folder->fan++);
 		if (r < 0)
