@@ -63,7 +63,7 @@ manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c po
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c stats.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
-	layers.c set.c policy.c reset.c trace.c
+	layers.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
 sim_sources := \
 	arm.c \
@@ -170,7 +170,7 @@ $(library): $(client_objects) $(call archives,kvstore shm base) client/libcnre.m
 		$(client_objects) $(call archives,kvstore shm base) $(client_libs)
 	@ln -sf $(notdir $@) $(out)/libcnre.so.$(SOVERSION); ln -sf libcnre.so.$(SOVERSION) $(out)/libcnre.so
 
-$(out)/cnrectl: $(ctl_objects) $(call archives,shm base)
+$(out)/cnrectl: $(ctl_objects) $(call archives,kvstore shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto
 
 $(out)/cnre-gen: $(gen_objects) $(call archives,base)
@@ -197,7 +197,7 @@ test_archives_manager := manager model policy kvstore shm base
 test_archives_client := client kvstore shm base
 test_archives_engine := engine client kvstore shm base
 test_archives_system := client manager policy kvstore shm base
-test_archives_ctl := ctl shm base
+test_archives_ctl := ctl kvstore shm base
 test_archives_sim := sim policy model base
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
 

@@ -231,7 +231,7 @@ Test(ctl_run, who_may_not_record_is_told_so)
 	run.file = &file;
 	cr_expect_lt(run_once(&run, &output, message), 0);
 	fake_manager_stop(&manager);
-	expect_contains(message, "only root and its own user may record");
+	expect_contains(message, "only root and its own user may hand it a file");
 }
 
 /* ---- watch ---- */

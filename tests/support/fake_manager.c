@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -97,11 +98,37 @@ static void answer(const struct fake_manager *manager, int connected, uint32_t i
 	(void)close(fd);
 }
 
+/* As recv, with the descriptor that came along looked at and closed. */
+static ssize_t receive(struct fake_manager *manager, int connected, void *bytes, size_t count)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec part = {.iov_base = bytes, .iov_len = count};
+	struct msghdr header = {.msg_iov = &part,
+				.msg_iovlen = 1,
+				.msg_control = control.bytes,
+				.msg_controllen = sizeof control.bytes};
+	ssize_t got = recvmsg(connected, &header, MSG_CMSG_CLOEXEC);
+	const struct cmsghdr *first = got > 0 ? CMSG_FIRSTHDR(&header) : NULL;
+	struct stat status;
+	int fd;
+
+	if (first == NULL || first->cmsg_type != SCM_RIGHTS)
+		return got;
+	memcpy(&fd, CMSG_DATA(first), sizeof fd);
+	manager->file_count++;
+	manager->file_inode = fstat(fd, &status) == 0 ? (uint64_t)status.st_ino : 0;
+	(void)close(fd);
+	return got;
+}
+
 static void serve(struct fake_manager *manager, int connected)
 {
 	_Alignas(struct cnre_wire_header) char question[CNRE_WIRE_MESSAGE_MAX];
 	struct cnre_wire_header header;
-	ssize_t bytes = recv(connected, question, sizeof question, 0);
+	ssize_t bytes = receive(manager, connected, question, sizeof question);
 	size_t text_bytes;
 
 	if (bytes < (ssize_t)sizeof header) /* a search only connects */

@@ -31,6 +31,8 @@ struct fake_manager {
 	char path[96];            /* directory/managerd.sock */
 	char asked[4096];         /* text of the last question; read after fake_manager_stop */
 	int question_count;       /* likewise */
+	int file_count;           /* descriptors that came with questions; likewise */
+	uint64_t file_inode;      /* of the last one */
 	int listener;
 	int stop_pipe[2];
 	pthread_t thread;

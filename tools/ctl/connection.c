@@ -262,8 +262,9 @@ int connection_ask(int connected, const struct connection_question *question, ch
 		r = receive_answer(connected, ret_text, ret_bytes, message);
 	/* The manager takes no descriptor from who may not give orders: then its kernel has cut the message, and it hangs up. */
 	if ((r == -ECONNRESET || r == -EPIPE) && message[0] == '\0' && question->file != NULL)
-		(void)snprintf(message, CTL_MESSAGE_BYTES,
-			       "the manager closed the connection: only root and its own user may record; if you are, look at its log");
+		(void)snprintf(
+			message, CTL_MESSAGE_BYTES,
+			"the manager closed the connection: only root and its own user may hand it a file; if you are, look at its log");
 	if (r < 0 && message[0] == '\0')
 		(void)snprintf(message, CTL_MESSAGE_BYTES, "%s", explain(r));
 	return r;

@@ -74,13 +74,11 @@ static int open_stop_signals(void)
 	return fd < 0 ? -errno : fd;
 }
 
-static int show_once(const struct run *run, char message[CTL_MESSAGE_BYTES])
+/* Frees the output. */
+static int print_output(char *output, char message[CTL_MESSAGE_BYTES])
 {
-	char *output = NULL;
-	int r = run_once(run, &output, message);
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	(void)fputs(output, stdout);
 	free(output);
 	if (fflush(stdout) != 0) {
@@ -90,8 +88,30 @@ static int show_once(const struct run *run, char message[CTL_MESSAGE_BYTES])
 	return r;
 }
 
+static int show_once(const struct run *run, char message[CTL_MESSAGE_BYTES])
+{
+	char *output = NULL;
+	int r = run_once(run, &output, message);
+
+	return r < 0 ? r : print_output(output, message);
+}
+
+/* What needs no manager. */
+static int show_local(const struct run *run, const struct options *options, char message[CTL_MESSAGE_BYTES])
+{
+	json_t *answer = NULL;
+	char *output = NULL;
+	int r = run->verb->answer_here(options->word_count, options->word, &answer, message);
+
+	if (r == 0)
+		r = run_render(run, answer, &output, message);
+	return r < 0 ? r : print_output(output, message);
+}
+
 static int show(struct run *run, const struct options *options, char message[CTL_MESSAGE_BYTES])
 {
+	if (run->verb->is_local != NULL && run->verb->is_local(options->word_count, options->word))
+		return show_local(run, options, message);
 	if (!options->watches)
 		return show_once(run, message);
 	run->stop_fd = open_stop_signals();

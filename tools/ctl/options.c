@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OPTIONS_NAME_BYTES 64u /* no verb's own option has a longer name */
+
 static int parse_interval(const char *text, double *ret_interval_s)
 {
 	char *end;
@@ -34,6 +36,42 @@ static int is_option(const char *argument, const char *name, const char **ret_va
 static int starts_number(const char *text)
 {
 	return text != NULL && (*text == '.' || (*text >= '0' && *text <= '9'));
+}
+
+/* 1 if the verb that was named takes this option, with or without its value behind a '='. */
+static int is_verbs_own(const struct options *options, const char *argument)
+{
+	const struct verb *verb = options->word_count > 0 ? verb_find(options->word[0]) : NULL;
+	char name[OPTIONS_NAME_BYTES];
+	size_t length = strcspn(argument, "=");
+
+	if (verb == NULL || verb->takes_option == NULL || length >= sizeof name)
+		return 0;
+	memcpy(name, argument, length);
+	name[length] = '\0';
+	return verb->takes_option(options->word_count, options->word, name);
+}
+
+/* Takes argv[*index], which is the verb's own, and its value; argv[argc] is NULL. */
+static int take_verbs_own(char **argv, int *index, struct options *options, char message[CTL_MESSAGE_BYTES])
+{
+	char *name = argv[*index], *value = strchr(name, '=');
+
+	if (value != NULL)
+		*value++ = '\0';
+	else if (argv[*index + 1] != NULL)
+		value = argv[++*index];
+	if (value == NULL) {
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.64s: needs a value", name);
+		return -EINVAL;
+	}
+	if (options->word_count + 2 > OPTIONS_WORDS_MAX) {
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.64s: one option too many", name);
+		return -EINVAL;
+	}
+	options->word[options->word_count++] = name;
+	options->word[options->word_count++] = value;
+	return 0;
 }
 
 /* Takes argv[*index] and what belongs to it; argv[argc] is NULL. */
@@ -80,14 +118,18 @@ int options_parse(int argc, char **argv, struct options *ret_options, char messa
 	for (int i = 1; i < argc; i++) {
 		if (!only_words && strcmp(argv[i], "--") == 0) {
 			only_words = 1;
+		} else if (!only_words && argv[i][0] == '-' && is_verbs_own(&options, argv[i])) {
+			if (take_verbs_own(argv, &i, &options, message) < 0)
+				return -EINVAL;
 		} else if (!only_words && argv[i][0] == '-' && argv[i][1] != '\0') {
 			if (take_option(argv, &i, &options, message) < 0)
 				return -EINVAL;
-		} else if (options.word_count == OPTIONS_WORDS_MAX) {
+		} else if (options.plain_count == OPTIONS_PLAIN_MAX || options.word_count == OPTIONS_WORDS_MAX) {
 			(void)snprintf(message, CTL_MESSAGE_BYTES, "%.64s: one word too many", argv[i]);
 			return -EINVAL;
 		} else {
 			options.word[options.word_count++] = argv[i];
+			options.plain_count++;
 		}
 	}
 	*ret_options = options;

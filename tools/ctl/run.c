@@ -21,7 +21,7 @@ static int ask(const struct run *run, const char *request, const int *file, char
 		.bytes = strlen(request),
 		.file = file,
 		.stop_fd = run->stop_fd,
-		.timeout_ns = CONNECTION_TIMEOUT_NS,
+		.timeout_ns = file != NULL && run->verb->file_ns > 0 ? run->verb->file_ns : CONNECTION_TIMEOUT_NS,
 	};
 	char path[SEARCH_PATH_BYTES], reason[CTL_MESSAGE_BYTES];
 	int connected, r;
@@ -99,7 +99,8 @@ static int follow(const struct run *run, json_t **answer, char message[CTL_MESSA
 {
 	int64_t deadline_ns = cnre_clock_deadline_ns(VERB_FOLLOW_NS);
 
-	while (run->verb->follow_request != NULL && !run->verb->is_final(*answer) && cnre_clock_left_ns(deadline_ns) > 0) {
+	while (run->verb->follow_request != NULL && !run->verb->is_final(*answer) &&
+	       cnre_clock_left_ns(deadline_ns) > 0) {
 		const struct timespec pause = {.tv_nsec = VERB_FOLLOW_EVERY_NS};
 		json_t *next = NULL;
 		int r;
@@ -112,6 +113,16 @@ static int follow(const struct run *run, json_t **answer, char message[CTL_MESSA
 		*answer = next;
 	}
 	return 0;
+}
+
+int run_render(const struct run *run, json_t *answer, char **ret_output, char message[CTL_MESSAGE_BYTES])
+{
+	int r = run->as_json ? render_json(answer, ret_output) : render_plain(run->verb, answer, ret_output, message);
+
+	json_decref(answer);
+	if (r == -ENOMEM)
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "out of memory");
+	return r;
 }
 
 int run_once(const struct run *run, char **ret_output, char message[CTL_MESSAGE_BYTES])
@@ -130,11 +141,7 @@ int run_once(const struct run *run, char **ret_output, char message[CTL_MESSAGE_
 		json_decref(answer);
 		return r;
 	}
-	r = run->as_json ? render_json(answer, ret_output) : render_plain(run->verb, answer, ret_output, message);
-	json_decref(answer);
-	if (r == -ENOMEM)
-		(void)snprintf(message, CTL_MESSAGE_BYTES, "out of memory");
-	return r;
+	return run_render(run, answer, ret_output, message);
 }
 
 static int show(const struct run *run, const char *output, FILE *out)

@@ -26,6 +26,9 @@ struct run {
  */
 int run_once(const struct run *run, char **ret_output, char message[CTL_MESSAGE_BYTES]);
 
+/* An answer as run->as_json says; takes the reference. 0 with allocated text, or -errno with a message. */
+int run_render(const struct run *run, json_t *answer, char **ret_output, char message[CTL_MESSAGE_BYTES]);
+
 /*
  * run_watch - run_once every interval until stop_fd is readable
  *

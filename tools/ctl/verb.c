@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-const struct verb *const verb_table[] = {&verb_status, &verb_stats, &verb_clients, &verb_layers,
-					     &verb_set,	   &verb_policy, &verb_reset,   &verb_trace,  NULL};
+const struct verb *const verb_table[] = {&verb_status, &verb_stats,  &verb_clients, &verb_layers, &verb_kv,
+					 &verb_set,    &verb_policy, &verb_reset,   &verb_trace,  NULL};
 
 const struct verb *verb_find(const char *name)
 {

@@ -14,6 +14,7 @@
 
 #define CTL_MESSAGE_BYTES 1024 /* one line for people: object, reason, what to do */
 #define VERB_NO_FILE INT_MIN
+#define VERB_FILE_NS (3600 * 1000000000LL) /* for an answer that comes when a whole file was read or written */
 #define VERB_FOLLOW_NS (30 * 1000000000LL)
 #define VERB_FOLLOW_EVERY_NS (20 * 1000000LL)
 
@@ -26,9 +27,16 @@ struct verb {
 	 * reason in message: a usage error.
 	 */
 	int (*request)(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES]);
+	/* 1: the option `name` belongs to these words and takes a value; both become words. NULL: there are no such options. */
+	int (*takes_option)(int argc, char *const *argv, const char *name);
+	/* 1: no manager is needed for these words; answer_here makes the answer that one would give. NULL: one always is. */
+	int (*is_local)(int argc, char *const *argv);
+	/* 0 and a new reference, or -errno with a message. NULL where is_local is. */
+	int (*answer_here)(int argc, char *const *argv, json_t **ret_answer, char message[CTL_MESSAGE_BYTES]);
 	/* A descriptor that goes with the request, for the caller to close; VERB_NO_FILE; or -errno with a message. May be NULL. */
 	int (*file)(int argc, char *const *argv, char message[CTL_MESSAGE_BYTES]);
 	void (*abandon_file)(int argc, char *const *argv); /* the manager did not take it; NULL where there is no file */
+	int64_t file_ns;                  /* for the answer to a request with a file; 0: as for any other */
 	/* What to ask on, until is_final says that nothing more will change (VERB_FOLLOW_NS at most). NULL: once is enough. */
 	const char *follow_request;
 	int (*is_final)(const json_t *answer);
@@ -43,6 +51,7 @@ extern const struct verb verb_status;
 extern const struct verb verb_stats;
 extern const struct verb verb_clients;
 extern const struct verb verb_layers;
+extern const struct verb verb_kv;
 extern const struct verb verb_set;
 extern const struct verb verb_policy;
 extern const struct verb verb_trace;
