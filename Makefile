@@ -61,7 +61,8 @@ manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c po
 	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c \
 	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c serve.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
-	acquire.c admission.c batch.c prefetch.c stats.c unsupported.c
+	acquire.c admission.c batch.c prefetch.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
+	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
 	layers.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c

@@ -4,6 +4,7 @@
 #include "client/batch.h"
 #include "client/client.h"
 #include "client/fork.h"
+#include "client/kv.h"
 #include "client/map.h"
 #include "client/session.h"
 
@@ -50,6 +51,7 @@ static void free_private(struct cnre *client)
 		client->spare = next;
 	}
 	free_completed(client);
+	cnre_kv_space_free_all(client);
 	free(client->pool);
 	free(client->buffer);
 	cnre_owner_close(client->owner);
@@ -84,6 +86,7 @@ static int make_client(struct cnre **ret_client)
 	atomic_store_explicit(&client->spin_ns, client->spin_limit_ns, memory_order_relaxed);
 	(void)pthread_mutex_init(&client->control, NULL); /* cannot fail for a default mutex */
 	(void)pthread_mutex_init(&client->admission, NULL);
+	(void)pthread_mutex_init(&client->kv_lock, NULL);
 	init_monotonic(&client->asked);
 	client->buffer = malloc(CNRE_WIRE_MESSAGE_MAX);
 	client->pool = calloc(CNRE_SEGMENTS_MAX, sizeof *client->pool);
@@ -238,16 +241,18 @@ void cnre_detach(struct cnre *client)
 		free_private(client); /* the mappings did not come along, the socket is closed */
 		return;
 	}
-	if (cnre_gauge_held(client) > 0) {
+	if (cnre_gauge_held(client) > 0 || cnre_kv_space_pins(client) > 0) {
 		/* Someone still reads: mappings, session and socket stay until this process ends. */
 		cnre_registry_linger(client);
 		return;
 	}
 	cnre_registry_leave(client);
+	cnre_kv_space_close_all(client);
 	cnre_map_done(client);
 	cnre_session_close(client);
 	(void)pthread_cond_destroy(&client->asked);
 	(void)pthread_mutex_destroy(&client->control);
 	(void)pthread_mutex_destroy(&client->admission);
+	(void)pthread_mutex_destroy(&client->kv_lock);
 	free_private(client);
 }

@@ -10,6 +10,7 @@
 #include "client/lease.h"
 #include "cnre/cnre.h"
 #include "shm/counters.h"
+#include "shm/kv.h"
 #include "shm/layout.h"
 #include "shm/segment.h"
 #include "shm/wire.h"
@@ -87,6 +88,10 @@ struct cnre {
 	struct cnre_batch *queue_head, *queue_tail;
 	struct cnre_batch *spare;
 	uint32_t spare_count;
+
+	pthread_mutex_t kv_lock;                  /* the list of namespaces, which only grows (client/kv_space.c) */
+	struct cnre_kv_space *kv_space[CNRE_KV_NAMESPACES_PER_CLIENT];
+	uint32_t kv_space_count;
 
 	/* Process-wide list of clients (client/fork.c). */
 	struct cnre *next;

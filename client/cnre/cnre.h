@@ -43,9 +43,13 @@
  * Signals       No function may be called from a signal handler. Calls are not cancellation points, and a signal
  *               does not end a wait: they are restarted.
  * Threads       Every call may be made from any thread at any time, except cnre_detach, which must be the last
- *               call on its client, and cnre_batch_end on its batch (as fclose is for a FILE).
+ *               call on its client, and cnre_batch_end on its batch (as fclose is for a FILE); likewise cnre_kv_close
+ *               and cnre_kv_release, which come before the detach.
  * Versions      Library and manager must have the same layout version, else attach is -EPROTO. Sized structs carry
  *               their size: a shorter one of an older program is filled as far as it goes.
+ * KV prefixes   A chain's blocks are leased as experts are, but count against a quota of their own, and a match over it
+ *               is shorter. Copy and unpin: a chain that keeps its leases keeps their memory from everybody. What is
+ *               staged and committed when the process or the manager dies is stored or not, never in part.
  * Not promised  A number of resident experts, a hit rate, which expert is evicted, the order of arrivals, or that a
  *               prefetch is done.
  *
@@ -69,6 +73,8 @@
  *   -ENODEV        no such device
  *   -ESTALE        the model in this directory is not what the manager serves; a dropped KV ancestor: match again
  *   -EPROTO        another layout version: upgrade one side
+ *   -ENODATA       a KV block with media that have no digest: it cannot be named
+ *   -E2BIG         KV blocks larger than the manager can take
  *   -EBUSY         this process has the model attached already
  *   -EAGAIN        full now: try again later
  *   -ECONNREFUSED  no manager, and none could be started
@@ -428,39 +434,60 @@ struct cnre_kv_media { uint64_t token_offset, token_count; const unsigned char *
 /*
  * cnre_kv_open - open a namespace of computed prefixes for one identity
  *
- * @kv_namespace  NULL: the caller's uid
+ * Everything that the state depends on beside the tokens belongs into the identity: two that differ in any field share
+ * nothing. The first open of a namespace asks the manager and maps it, which lasts until cnre_detach; each further one
+ * costs a hash, so one per tenant salt is fine.
  *
- * Cheap: one per tenant salt is fine. Two identities that differ in any field share nothing.
+ * @kv_namespace  1..63 of A-Z a-z 0-9 . _ -, or NULL: the caller's uid
+ * @identity      copied; a shorter struct of an older program has zeros at its end. block_tokens 0: 64, at most 256.
+ *                block_bytes_max: largest payload that will be staged; 0: none, to match and route only
  *
- * Returns:  0, or -ENOTSUP, -EACCES, -EINVAL, -ECHILD
- * Owns:     the namespace, until cnre_kv_close.
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Returns:  0, or
+ *           -ENOTSUP    the manager has no KV store
+ *           -EACCES     it does not let this user have that namespace
+ *           -E2BIG      blocks of block_bytes_max do not fit
+ *           -ENOSPC     more namespaces than a client may have
+ *           -ETIMEDOUT  no answer in 30 s
+ *           -EPIPE      the manager is gone for good
+ *           -EBADMSG, -EINVAL, -ENOMEM, -ECHILD
+ * Owns:     the identity, until cnre_kv_close.
+ * Threads:  any.
+ * Blocks:   for the manager's answer where it has to be asked, never otherwise; allocates.
+ * Since:    0.1
+ * Source:   client/kv_open.c, client/kv_space.c; names in kvstore/key.h
  */
 int  cnre_kv_open(struct cnre *client, const char *kv_namespace, const struct cnre_kv_identity *identity, struct cnre_kv **ret_kv);
 
 /*
- * cnre_kv_close - close a namespace; its chains must be released
+ * cnre_kv_close - close an identity
  *
- * Threads:  none may be in another call of it. NULL is fine.
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Its chains keep what they need of it. NULL is fine. Release the chains and close before cnre_detach.
+ *
+ * Threads:  none may be in another call of it. Blocks: never.
+ * Since:    0.1
+ * Source:   client/kv_open.c
  */
 void cnre_kv_close(struct cnre_kv *kv);
 
 /*
  * cnre_kv_match - lease the longest stored prefix of a conversation
  *
- * @count  match one token less than there are: one must remain to be computed
- * @media  what overlaps the tokens; offsets count from token 0 of the conversation
+ * Exact to the token where the state can be cut: the last block may be usable in part, and a block is compared by its
+ * tokens, not only by its hash. With CNRE_KV_CHECKPOINTS the match ends at the last position that was committed with
+ * CNRE_KV_POINT. What is in a file is part of the match, and its read has been asked for when this returns. A match
+ * over the client's quota is shorter, never an error.
  *
- * Exact to the token where the state can be cut; a hit compares tokens, not only hashes. Beyond the client's quota the
- * match is shorter, never an error.
+ * @tokens, count  match one token less than there are: one must remain to be computed
+ * @media          what overlaps the tokens, in any order; offsets count from token 0 of the conversation. Nothing at or
+ *                 behind an item whose digest is NULL is matched
  *
- * Returns:  tokens covered, at once, or -ENOTSUP, -EINVAL, -ECHILD
- * Owns:     the chain, until cnre_kv_release, also when nothing was covered.
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Returns:  tokens covered, or -EINVAL, -ENOMEM, -ECHILD
+ * Owns:     *ret_chain, set on success also when nothing was covered, until cnre_kv_release; its blocks stay readable
+ *           until cnre_kv_unpin.
+ * Threads:  any.
+ * Blocks:   never; allocates the chain.
+ * Since:    0.1
+ * Source:   client/kv_match.c, client/kv_run.c
  */
 int  cnre_kv_match(struct cnre_kv *kv, const int32_t *tokens, size_t count, const struct cnre_kv_media *media, size_t media_count,
                    struct cnre_kv_chain **ret_chain);                                   /* tokens covered; returns at once */
@@ -468,10 +495,25 @@ int  cnre_kv_match(struct cnre_kv *kv, const int32_t *tokens, size_t count, cons
 /*
  * cnre_kv_block - the bytes of one block of a chain
  *
- * Returns:  usable tokens of the block, 0 past the end, or -ETIMEDOUT, -ESTALE, -ENOTSUP
+ * @index       of the blocks that the match covered, from 0
+ * @timeout_ns  0 polls: what is in a file is -ETIMEDOUT, and its read goes on
+ * @ret_bytes   of the whole payload, also when only some of its tokens are usable
+ *
+ * Returns:  usable tokens of the block: all but for the last one of a match; 0 past the end, the outputs untouched; or
+ *           -ETIMEDOUT  not readable in time
+ *           -EIO        its file is unreadable, here and at every further call of this chain
+ *           -EBADMSG    its file is not what its name says
+ *           -ENOSPC     no memory for it could be had
+ *           -EPIPE      it is not in memory and the manager is gone for good (a restart is only a pause)
+ *           -ESTALE     the chain was unpinned
+ *           -EINVAL, -ECHILD
+ *           After a failed read compute from here on; the other blocks are good.
  * Owns:     the chain owns the data until cnre_kv_unpin or cnre_kv_release.
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Threads:  any, several at once; none while the chain is unpinned or released.
+ * Blocks:   on what is in a file, at most timeout_ns; when the pool has grown, for an answer of the manager as cnre_acquire.
+ * Order:    everything that was written to the block happens before the return.
+ * Since:    0.1
+ * Source:   client/kv_block.c, client/kv_map.c
  */
 int  cnre_kv_block(const struct cnre_kv_chain *chain, size_t index, int64_t timeout_ns, const void **ret_data, uint64_t *ret_bytes);
                                                                                          /* usable tokens of the block, 0: past the end */
@@ -479,23 +521,39 @@ int  cnre_kv_block(const struct cnre_kv_chain *chain, size_t index, int64_t time
 /*
  * cnre_kv_unpin - give the leases of a chain back after copying
  *
- * The chain can still be extended.
+ * The chain can still be extended. Twice is once.
  *
- * Returns:  0, or -ENOTSUP
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Returns:  0, or -EINVAL, -ECHILD
+ * Threads:  any; none may be in cnre_kv_block of this chain. Blocks: never.
+ * Since:    0.1
+ * Source:   client/kv_chain.c
  */
 int  cnre_kv_unpin(struct cnre_kv_chain *chain);                                        /* copied: leases back, chain can still be extended */
 
 /*
  * cnre_kv_stage - get a buffer for the next block, unless it is there already
  *
- * @count  1..block_tokens; a partial block is a leaf that a longer one on the same parent replaces
+ * The next block is the one behind the whole blocks that the chain has: those that the match covered in full, those that
+ * were committed, and those that were there already. A partial block (count less than block_tokens) is a leaf: the chain
+ * does not move over it, and a longer one may follow on the same place. A chain has one staged block; another stage
+ * gives the first one up.
  *
- * Returns:  0 fill *ret_buffer, 1 it is there already (the chain has advanced over it), -EAGAIN no staging room now,
- *           -ESTALE an ancestor was dropped: match again, or -ENOTSUP
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * @block_tokens  tokens of this block; copied
+ * @count         1..block_tokens of the identity
+ * @media         as for cnre_kv_match: offsets count from token 0 of the conversation
+ * @bytes         of the payload, 1..block_bytes_max
+ *
+ * Returns:  0 fill *ret_buffer and commit, 1 it is there already (the chain has advanced over it if it is a whole one), or
+ *           -EAGAIN   no staging room now: compute on, and store later or not at all
+ *           -ENODATA  media without a digest lie in or before the block: it cannot be named; store nothing from here on
+ *           -ESTALE   an ancestor was dropped or not stored: match again
+ *           -EPIPE    the manager is gone for good
+ *           -EINVAL, -ENOMEM, -ECHILD
+ * Owns:     *ret_buffer, aligned to 4096 bytes, is the caller's to fill until cnre_kv_commit, the next cnre_kv_stage or
+ *           cnre_kv_release of the chain.
+ * Threads:  any, one at a time per chain. Blocks: never; no allocation.
+ * Since:    0.1
+ * Source:   client/kv_stage.c, client/kv_staging.c
  */
 int  cnre_kv_stage(struct cnre_kv_chain *chain, const int32_t *block_tokens, size_t count, const struct cnre_kv_media *media,
                    size_t media_count, uint64_t bytes, void **ret_buffer);              /* 0 fill it, 1 there already, -EAGAIN no staging now */
@@ -503,35 +561,46 @@ int  cnre_kv_stage(struct cnre_kv_chain *chain, const int32_t *block_tokens, siz
 /*
  * cnre_kv_commit - hand the staged block over
  *
+ * Never waits: copying, digest and disk come later, and a block that failed is simply not found. The chain can be extended
+ * on a whole block at once.
+ *
  * @compute_ns  what computing it cost, which is what keeping it saves
+ * @flags       CNRE_KV_POINT: its end can be resumed where the identity says CNRE_KV_CHECKPOINTS
  *
- * Never waits: copying, digest and disk come later, and a block that failed is simply not found.
- *
- * Returns:  0, or -ESTALE, -ENOTSUP
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Returns:  0, or -ESTALE, -EPIPE as cnre_kv_stage (the staged block is given up), -EINVAL (also: nothing is staged), -ECHILD
+ * Owns:     the buffer of cnre_kv_stage is not the caller's any more.
+ * Threads:  any, one at a time per chain. Blocks: never; no allocation.
+ * Order:    what the caller wrote to the buffer before is what is stored.
+ * Since:    0.1
+ * Source:   client/kv_commit.c, client/kv_post.c; protocol in shm/kv_channel.h
  */
 int  cnre_kv_commit(struct cnre_kv_chain *chain, uint64_t compute_ns, uint32_t flags);  /* hands over, never waits */
 
 /*
- * cnre_kv_release - the last call on a chain; NULL is fine
+ * cnre_kv_release - the last call on a chain
  *
- * Threads:  none may be in another call of it.
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Gives its leases back and its staged block up; committed ones are stored all the same. NULL is fine. Before cnre_detach.
+ *
+ * Threads:  none may be in another call of it. Blocks: never.
+ * Since:    0.1
+ * Source:   client/kv_chain.c
  */
 void cnre_kv_release(struct cnre_kv_chain *chain);
 
 /*
  * cnre_kv_route - which client holds the longest prefix
  *
- * @ret_client_name  NULL: only ask how much is covered
+ * So that a front end can send the request there before anyone copies. The answer may be outdated when it is read.
  *
- * Takes no lease, so that a front end can send the request there before anyone copies.
+ * @tokens, media    as cnre_kv_match
+ * @ret_client_name  [size] name of the client that used the deepest block last and is still there, cut to fit; empty if
+ *                   there is none. NULL: only ask how much is covered
  *
- * Returns:  tokens covered, or -ENOTSUP, -EINVAL
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Returns:  tokens covered, as cnre_kv_match, whatever the quota; or -EINVAL, -ENOMEM, -ECHILD
+ * Threads:  any.
+ * Blocks:   never; allocates; no lease is left, nothing is read and no use is counted.
+ * Since:    0.1
+ * Source:   client/kv_route.c
  */
 int  cnre_kv_route(struct cnre_kv *kv, const int32_t *tokens, size_t count, const struct cnre_kv_media *media, size_t media_count,
                    char *ret_client_name, size_t size);                                 /* tokens covered; name NULL: probe, no lease */
@@ -539,9 +608,12 @@ int  cnre_kv_route(struct cnre_kv *kv, const int32_t *tokens, size_t count, cons
 /*
  * cnre_kv_invalidate - drop every block of this namespace and identity
  *
- * Returns:  blocks dropped, or -ENOTSUP
- * Since:    0.1 (-ENOTSUP without CNRE_CAP_KV_PREFIX)
- * Source:   client/unsupported.c
+ * Blocks that are leased are found by nobody any more and end with their leases.
+ *
+ * Returns:  blocks dropped, or -ETIMEDOUT (no answer in 30 s), -EPIPE, -EINVAL, -ECHILD
+ * Threads:  any. Blocks: for the manager's answer.
+ * Since:    0.1
+ * Source:   client/kv_invalidate.c
  */
 int  cnre_kv_invalidate(struct cnre_kv *kv);                                            /* blocks dropped */
 

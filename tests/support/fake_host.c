@@ -9,6 +9,7 @@
 #include "shm/segment.h"
 #include "shm/wire.h"
 #include "shm/word.h"
+#include "tests/support/fake_kv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +52,7 @@ struct fake_host {
 	uint32_t next_session, detaches, eofs, hellos, segments_eofs;
 	uint32_t *loads;
 	uint32_t requests[3];
-	char buffer[CNRE_WIRE_MESSAGE_MAX];
+	_Alignas(8) char buffer[CNRE_WIRE_MESSAGE_MAX];
 };
 
 #define MUST(e) ((e) ? (void)0 : fail(#e, __LINE__))
@@ -365,6 +366,19 @@ static void answer_segments(struct fake_host *host, struct fake_session *session
 		(void)close(fds[i]);
 }
 
+static void answer_kv(struct fake_host *host, const struct fake_session *session)
+{
+	struct cnre_wire_kv_opened opened = {.status = -ENOTSUP};
+	struct cnre_wire_header header;
+
+	memcpy(&header, host->buffer, sizeof header);
+	if (host->setup.kv != NULL && fake_kv_answer(host->setup.kv, session->socket, session->number, host->buffer))
+		return;
+	cnre_wire_fill(&opened.header, CNRE_WIRE_KV_OPENED, header.id, sizeof opened);
+	if (header.type == CNRE_WIRE_KV_OPEN)
+		(void)cnre_wire_send(session->socket, &opened, sizeof opened, NULL, 0);
+}
+
 static void hear_hang_up(struct fake_host *host, struct fake_session *session)
 {
 	if (session->number == 0 || !host->setup.keeps_disconnected) {
@@ -399,6 +413,7 @@ static void answer(struct fake_host *host, struct fake_session *session)
 			answer_segments(host, session, header.id, segments.first);
 		}
 	}
+	answer_kv(host, session);
 	if (header.type == CNRE_WIRE_DETACH) {
 		host->detaches++;
 		cnre_wire_fill(&detach.header, CNRE_WIRE_DETACH, header.id, sizeof detach);

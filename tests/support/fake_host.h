@@ -13,6 +13,8 @@
 
 #include "shm/layout.h"
 
+struct fake_kv;
+
 #define FAKE_HOST_MODEL "fake"
 #define FAKE_HOST_PART_BYTES 512u
 #define FAKE_HOST_LATER 1 /* of a load hook: stays LOADING until fake_host_finish */
@@ -33,6 +35,7 @@ struct fake_host_setup {                  /* zero: the default in brackets */
 	/* 0 loaded, FAKE_HOST_LATER, or an enum cnre_load_error negated. Called on the loader's thread. [NULL: loaded] */
 	int (*load)(void *context, uint32_t object);
 	void *context;
+	struct fake_kv *kv;               /* prefixes (fake_kv.h) [KV_OPEN is -ENOTSUP] */
 	const char *socket;               /* [a new one in a directory of its own] */
 };
 
