@@ -14,12 +14,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
+uint64_t kv_cache_token_bytes(const struct config *config)
+{
+	return 2 * (uint64_t)config->layers * config->kv_heads * config->head_dim * sizeof(float);
+}
+
 int kv_cache_init(struct kv_cache *cache, const struct config *config, uint32_t positions)
 {
-	uint64_t bytes = (uint64_t)config->layers * config->kv_heads * config->head_dim * sizeof(float);
+	uint64_t bytes;
 	void *memory;
 
-	if (__builtin_mul_overflow(bytes, 2 * (uint64_t)positions, &bytes))
+	if (__builtin_mul_overflow(kv_cache_token_bytes(config), (uint64_t)positions, &bytes))
 		return -ENOMEM;
 	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory == MAP_FAILED)
@@ -34,6 +39,12 @@ void kv_cache_done(struct kv_cache *cache)
 	if (cache->key)
 		(void)munmap(cache->key, cache->bytes);
 	*cache = (struct kv_cache){0};
+}
+
+float *kv_cache_row(const struct kv_cache *cache, const struct config *config, float *rows, uint32_t layer,
+		    uint32_t kv_head, uint32_t position)
+{
+	return rows + (((size_t)layer * config->kv_heads + kv_head) * cache->positions + position) * config->head_dim;
 }
 
 int attention_scratch_init(struct attention_scratch *scratch, const struct config *config, uint32_t rows_max,
@@ -91,13 +102,10 @@ static void prepare(const struct attention *attention, float *x, const float *no
 	vector_rope(x, heads, config->head_dim, attention->scratch->cosine + angles, attention->scratch->sine + angles);
 }
 
-static float *cache_row(const struct attention *attention, float *base, uint32_t layer, uint32_t kv_head,
+static float *cache_row(const struct attention *attention, float *rows, uint32_t layer, uint32_t kv_head,
 			uint32_t position)
 {
-	const struct config *config = attention->config;
-
-	return base + (((size_t)layer * config->kv_heads + kv_head) * attention->cache->positions + position) *
-			      config->head_dim;
+	return kv_cache_row(attention->cache, attention->config, rows, layer, kv_head, position);
 }
 
 static void store(const struct attention *attention, uint32_t layer, uint32_t position, const float *key,

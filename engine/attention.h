@@ -10,15 +10,23 @@
 #include "engine/matmul.h"
 #include "engine/weights.h"
 
-struct kv_cache {
+struct kv_cache {                         /* the rows of one conversation */
 	float *key, *value;               /* each [layer][kv_head][position][head_dim] */
 	uint32_t positions;               /* room */
+	uint32_t count;                   /* positions whose rows are there */
 	uint64_t bytes;
 };
+
+/* Bytes of one position's rows, all layers, keys and values. */
+uint64_t kv_cache_token_bytes(const struct config *config);
 
 /* Returns 0, or -ENOMEM. Pages are touched as positions come. */
 int kv_cache_init(struct kv_cache *cache, const struct config *config, uint32_t positions);
 void kv_cache_done(struct kv_cache *cache);
+
+/* Where the rows of a head begin at a position, in rows: the key or the value of the cache. */
+float *kv_cache_row(const struct kv_cache *cache, const struct config *config, float *rows, uint32_t layer,
+		    uint32_t kv_head, uint32_t position);
 
 struct attention_scratch {                /* for up to rows_max rows and positions positions */
 	float *query, *key, *value, *context;     /* [rows_max][heads or kv_heads * head_dim] */

@@ -10,16 +10,11 @@
 #include "engine/stop.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define ATTACH_TIMEOUT_NS (600 * INT64_C(1000000000)) /* a manager that starts touches all its memory first */
-#define WAIT_TIMEOUT_NS (300 * INT64_C(1000000000))   /* a drive that hangs this long is as good as gone */
-#define WAIT_SLICE_NS (1 * INT64_C(1000000000))       /* how long ^C may go unseen if a read hangs; libcnre looks 4 times */
-#define ADVICE_BYTES 288
-#define SOCKET_PATH_MAX 107                           /* sun_path, without its zero */
+#define WAIT_TIMEOUT_NS (300 * INT64_C(1000000000)) /* a drive that hangs this long is as good as gone */
+#define WAIT_SLICE_NS (1 * INT64_C(1000000000)) /* how long ^C may go unseen if a read hangs; libcnre looks 4 times */
 
 _Static_assert(EXPERT_PARTS == CNRE_DOWN_SCALE + 1, "the engine numbers parts as cnre.h numbers roles");
 
@@ -113,120 +108,19 @@ static void close_source(struct expert_source *source)
 	struct cnre_source *cnre = (struct cnre_source *)source;
 
 	end(source);
-	cnre_detach(cnre->client);
 	free(cnre);
 }
 
 static const struct expert_source_ops cnre_ops = {begin, wait_for, release, end, token_end, counters, close_source};
 
-/* As libcnre: the option, else the variable; NULL: it looked in the usual places and could start one. */
-static const char *given_socket(const struct cnre_source_options *options)
+int cache_cnre_open(struct expert_source **ret_source, const struct config *config, struct cnre *client,
+		    char message[ENGINE_MESSAGE_BYTES])
 {
-	const char *socket = options->socket ? options->socket : getenv("CNRE_SOCKET");
-
-	return socket && socket[0] != '\0' ? socket : NULL;
-}
-
-static void advise_without_manager(const char *socket, char advice[ADVICE_BYTES])
-{
-	const unsigned user = (unsigned)geteuid();
-
-	if (!socket)
-		snprintf(advice, ADVICE_BYTES,
-			 "no manager runs and none could be started; the newest *.log in %s/run/user/%u/cnre or "
-			 "/tmp/cnre-%u says why",
-			 getenv("XDG_RUNTIME_DIR") ? "$XDG_RUNTIME_DIR/cnre, " : "", user, user);
-	else if (strcmp(socket, "none") == 0)
-		snprintf(advice, ADVICE_BYTES,
-			 "the socket \"none\" stands for no manager; name that of a cnre-managerd, give none at all, "
-			 "or take another --cache");
-	else
-		snprintf(advice, ADVICE_BYTES,
-			 "nobody answers at the socket %.120s; start cnre-managerd --model DIR --socket PATH, or leave "
-			 "the socket out",
-			 socket);
-}
-
-static const char *advice_of(int error)
-{
-	switch (error) {
-	case -ENOENT:
-		return "the manager does not serve this model; start it with --model DIR, or give another --socket";
-	case -ENOSPC:
-		return "the manager cannot promise that much; lower --reserve or give the manager more --ram";
-	case -ESTALE:
-		return "the manager serves another revision of this checkpoint; restart it on this directory";
-	case -EACCES:
-		return "the socket's permissions keep this user out; join the group that owns it";
-	case -EPROTO:
-		return "manager and library are of different versions; upgrade the older one";
-	default:
-		return "see the manager's log";
-	}
-}
-
-static void advise(int error, const struct cnre_source_options *options, char advice[ADVICE_BYTES])
-{
-	const char *socket = given_socket(options);
-
-	if (error == -ECONNREFUSED)
-		advise_without_manager(socket, advice);
-	else if (error == -EINVAL && socket && strlen(socket) > SOCKET_PATH_MAX)
-		snprintf(advice, ADVICE_BYTES,
-			 "the socket's path is longer than %d bytes; use a shorter one, such as a link to its folder",
-			 SOCKET_PATH_MAX);
-	else
-		snprintf(advice, ADVICE_BYTES, "%s", advice_of(error));
-}
-
-/* A model that answers to the same name but not to the same numbers would be silent garbage. */
-static int check_model(const struct cnre_source *cnre, char *message)
-{
-	const struct config *config = cnre->config;
-	struct cnre_model_info info = {.size = sizeof info};
-	int error = cnre_model(cnre->client, &info);
-
-	if (error < 0)
-		return engine_fail(message, error, "cannot ask about the attached model: %s", strerror(-error));
-	if (info.layer_count != config->layers || info.expert_count != config->experts)
-		return engine_fail(message, -ESTALE,
-				   "the manager has %u layers of %u experts, config.json says %u of %u; "
-				   "restart it on this directory",
-				   info.layer_count, info.expert_count, config->layers, config->experts);
-	return 0;
-}
-
-int cache_cnre_open(struct expert_source **ret_source, const struct config *config,
-		    const struct cnre_source_options *options, char message[ENGINE_MESSAGE_BYTES])
-{
-	const struct cnre_options attach = {
-		.size = sizeof attach,
-		.socket = options->socket,
-		.name = options->name,
-		.timeout_ns = ATTACH_TIMEOUT_NS,
-		.reserve_bytes = options->reserve_bytes,
-		.private_bytes = options->private_bytes,
-	};
 	struct cnre_source *cnre = calloc(1, sizeof *cnre);
-	char advice[ADVICE_BYTES];
-	int error;
 
 	if (!cnre)
 		return engine_fail(message, -ENOMEM, "out of memory");
-	cnre->source.ops = &cnre_ops;
-	cnre->config = config;
-	error = cnre_attach(&cnre->client, options->model, &attach);
-	if (error < 0) {
-		advise(error, options, advice);
-		(void)engine_fail(message, error, "cannot attach %.160s: %s: %s", options->model, strerror(-error),
-				  advice);
-		free(cnre);
-		return error;
-	}
-	error = check_model(cnre, message);
-	if (error < 0)
-		close_source(&cnre->source);
-	else
-		*ret_source = &cnre->source;
-	return error;
+	*cnre = (struct cnre_source){.source = {&cnre_ops}, .config = config, .client = client};
+	*ret_source = &cnre->source;
+	return 0;
 }

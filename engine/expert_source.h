@@ -55,13 +55,9 @@ int cache_private_open(struct expert_source **ret_source, const struct config *c
 int cache_mmap_open(struct expert_source **ret_source, const struct config *config, const struct shard_set *shards,
 		    char message[ENGINE_MESSAGE_BYTES]);
 
-/* The shared manager, through libcnre. */
-struct cnre_source_options {
-	const char *model, *socket, *name; /* socket, name: NULL is libcnre's choice */
-	uint64_t reserve_bytes;            /* 0: libcnre's choice */
-	uint64_t private_bytes;            /* what this process uses besides */
-};
-int cache_cnre_open(struct expert_source **ret_source, const struct config *config,
-		    const struct cnre_source_options *options, char message[ENGINE_MESSAGE_BYTES]);
+/* The shared manager, through libcnre. The client stays the caller's, and must outlive the source. */
+struct cnre;
+int cache_cnre_open(struct expert_source **ret_source, const struct config *config, struct cnre *client,
+		    char message[ENGINE_MESSAGE_BYTES]);
 
 #endif

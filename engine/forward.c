@@ -16,11 +16,10 @@ static uint32_t rows_max(uint32_t positions)
 
 uint64_t forward_bytes(const struct config *config, uint32_t positions)
 {
-	const uint64_t kv = 2 * (uint64_t)config->layers * config->kv_heads * config->head_dim * positions;
 	const uint64_t row =
 		3 * (uint64_t)config->hidden + 4 * (uint64_t)config->heads * config->head_dim + config->experts;
 
-	return sizeof(float) * (kv + row * rows_max(positions) + (uint64_t)config->heads * positions + config->vocab);
+	return sizeof(float) * (row * rows_max(positions) + (uint64_t)config->heads * positions + config->vocab);
 }
 
 int forward_init(struct forward *forward, uint32_t positions)
@@ -28,10 +27,9 @@ int forward_init(struct forward *forward, uint32_t positions)
 	const struct config *config = forward->config;
 	const uint32_t rows = rows_max(positions);
 	const size_t hidden = config->hidden * sizeof(float);
-	int error = kv_cache_init(&forward->cache, config, positions);
+	int error = attention_scratch_init(&forward->attention, config, rows, positions);
 
-	if (error == 0)
-		error = attention_scratch_init(&forward->attention, config, rows, positions);
+	forward->positions = positions;
 	forward->x = calloc(rows, hidden);
 	forward->normed = calloc(rows, hidden);
 	forward->added = calloc(rows, hidden);
@@ -47,7 +45,6 @@ int forward_init(struct forward *forward, uint32_t positions)
 
 void forward_done(struct forward *forward)
 {
-	kv_cache_done(&forward->cache);
 	attention_scratch_done(&forward->attention);
 	free(forward->x);
 	free(forward->normed);
@@ -132,11 +129,11 @@ static int run_moe(struct forward *forward, uint32_t layer, uint32_t count)
 static int run_layer(struct forward *forward, uint32_t layer, uint32_t count)
 {
 	const struct layer_weights *weights = &forward->weights->layer[layer];
-	const struct attention attention = {forward->compute, forward->config, &forward->cache, &forward->attention};
+	const struct attention attention = {forward->compute, forward->config, forward->cache, &forward->attention};
 	int error;
 
 	norm_rows(forward, weights->input_norm, count);
-	attention_run(&attention, weights, layer, forward->position, count, forward->normed, forward->added);
+	attention_run(&attention, weights, layer, forward->cache->count, count, forward->normed, forward->added);
 	add_rows(forward, count);
 	norm_rows(forward, weights->post_norm, count);
 	error = run_moe(forward, layer, count);
@@ -151,32 +148,34 @@ static int run_piece(struct forward *forward, const uint32_t *tokens, uint32_t c
 	int error = 0;
 
 	embed(forward, tokens, count);
-	attention_set_positions(&forward->attention, forward->config, forward->position, count);
+	attention_set_positions(&forward->attention, forward->config, forward->cache->count, count);
 	for (uint32_t layer = 0; layer < forward->config->layers && error == 0; layer++)
 		error = run_layer(forward, layer, count);
 	if (error < 0)
 		return error;
-	forward->position += count;
+	forward->cache->count += count;
+	forward->last_row = count - 1;
 	forward->source->ops->token_end(forward->source, count);
 	return 0;
 }
 
-static uint32_t choose_next(struct forward *forward, uint32_t last_row)
+static uint32_t choose_next(struct forward *forward)
 {
 	const struct config *config = forward->config;
 
-	vector_rms_norm(forward->normed, forward->x + (size_t)last_row * config->hidden, forward->weights->final_norm,
-			config->hidden, config->rms_norm_eps);
+	vector_rms_norm(forward->normed, forward->x + (size_t)forward->last_row * config->hidden,
+			forward->weights->final_norm, config->hidden, config->rms_norm_eps);
 	matmul(forward->compute, &forward->weights->head, forward->normed, 1, forward->logits);
 	return vector_argmax(forward->logits, config->vocab);
 }
 
-int forward_run(struct forward *forward, const uint32_t *tokens, uint32_t count, uint32_t *ret_next)
+int forward_append(struct forward *forward, const uint32_t *tokens, uint32_t count)
 {
-	const uint32_t room = rows_max(forward->cache.positions);
-	uint32_t piece = 0;
+	const uint32_t room = rows_max(forward->positions);
+	uint32_t piece;
 
-	if (count == 0 || count > forward->cache.positions - forward->position)
+	if (count == 0 || forward->cache->positions > forward->positions ||
+	    count > forward->cache->positions - forward->cache->count)
 		return -EINVAL;
 	for (uint32_t i = 0; i < count; i++)
 		if (tokens[i] >= forward->config->vocab)
@@ -189,6 +188,14 @@ int forward_run(struct forward *forward, const uint32_t *tokens, uint32_t count,
 		if (error < 0)
 			return error;
 	}
-	*ret_next = choose_next(forward, piece - 1);
 	return 0;
+}
+
+int forward_run(struct forward *forward, const uint32_t *tokens, uint32_t count, uint32_t *ret_next)
+{
+	int error = forward_append(forward, tokens, count);
+
+	if (error == 0)
+		*ret_next = choose_next(forward);
+	return error;
 }

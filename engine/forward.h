@@ -25,26 +25,37 @@ struct forward {
 	const struct config *config;
 	const struct weights *weights;
 	struct expert_source *source;
+	struct kv_cache *cache;           /* the conversation that runs; may change between two calls */
 	forward_route *on_route;          /* NULL: nobody listens */
 	void *route_context;
 
 	/* Private to forward.c. */
-	struct kv_cache cache;
 	struct attention_scratch attention;
 	float *x, *normed, *added;        /* [rows][hidden] */
 	float *router;                    /* [rows][experts] */
 	float *middle, *output;           /* [intermediate], [hidden] */
 	float *logits;                    /* [vocab] */
 	uint64_t call_count;
-	uint32_t position;                /* tokens run so far */
+	uint32_t positions;               /* room of the largest cache */
+	uint32_t last_row;                /* of the last piece: its x is what the next token follows from */
 };
 
-/* Makes room for positions tokens. Returns 0 or -ENOMEM; forward_done in either case. */
+/* Scratch for caches of up to positions tokens. Returns 0 or -ENOMEM; forward_done in either case. */
 int forward_init(struct forward *forward, uint32_t positions);
 void forward_done(struct forward *forward);
 
-/* Bytes that forward_init reserves for positions tokens, nearly. */
+/* Bytes that forward_init reserves for positions tokens, nearly; caches are besides. */
 uint64_t forward_bytes(const struct config *config, uint32_t positions);
+
+/*
+ * forward_append - run tokens, and leave their rows in the cache
+ *
+ * Rows are the same bits however tokens are cut into calls. On failure the cache has the rows of whole pieces of
+ * FORWARD_ROWS_MAX tokens.
+ *
+ * Returns:  as forward_run
+ */
+int forward_append(struct forward *forward, const uint32_t *tokens, uint32_t count);
 
 /*
  * forward_run - run tokens and choose the next

@@ -5,291 +5,235 @@
  * author has a small complete user of libcnre to read. It is not a chat program: prompts and results are token
  * ids, decoding is greedy.
  *
- * Reading order: forward.c, router.c, expert.c, then cache_cnre.c.
+ * Reading order: conversation.c, forward.c, router.c, expert.c, then cache_cnre.c, kv_prefix.c and serve.c.
  */
+#include "engine/advice.h"
 #include "engine/clock.h"
-#include "engine/forward.h"
+#include "engine/conversation.h"
+#include "engine/engine.h"
 #include "engine/options.h"
 #include "engine/report.h"
+#include "engine/serve.h"
 #include "engine/stop.h"
 #include "engine/tokens.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 128 + SIGINT };
 
-struct engine {
+struct program {
 	struct options options;
-	struct config config;
-	struct shard_set shards;
-	struct weights weights;
-	struct compute compute;
-	struct expert_source *source;
-	struct forward forward;
-	FILE *trace;
-	uint32_t *prompt, *generated;
-	uint32_t prompt_count;
-	uint64_t load_ns, prefill_ns, decode_ns;
+	struct engine engine;
+	struct conversation conversation;
+	struct server server;
+	uint32_t *prompt;
+	uint32_t prompt_count, done_count; /* tokens generated */
+	uint64_t load_ns;
 	char message[ENGINE_MESSAGE_BYTES];
 };
 
-static uint32_t allowed_cpus(void)
+static int open_engine(struct program *program, struct engine_size size, uint64_t start_ns)
 {
-	cpu_set_t set;
-	int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1; /* a huge machine: --threads */
+	struct engine *engine = &program->engine;
+	int error = engine_open(engine, size, program->message);
 
-	return count < (int)POOL_THREADS_MAX ? (uint32_t)count : POOL_THREADS_MAX;
+	program->load_ns = clock_now_ns() - start_ns;
+	if (error == 0 && engine->kv_error < 0)
+		fprintf(stderr, "cnre-olmoe: --kv cnre: this manager keeps no prefixes (%s); going on without\n",
+			strerror(-engine->kv_error));
+	stop_arm(); /* not before: what waits for a manager or reads the dense weights is ended by the signal itself */
+	return error;
 }
 
-static int open_compute(struct engine *engine)
-{
-	const struct options *options = &engine->options;
-	uint32_t threads = options->threads ? options->threads : allowed_cpus();
-	int error;
+/* ---- one run ---- */
 
-	engine->compute.kernel = options->kernel ? kernel_find(options->kernel) : kernel_best();
-	if (!engine->compute.kernel)
-		return engine_fail(engine->message, -ENOTSUP,
-				   "--kernel %.40s: unknown, or not for this CPU; leave it out", options->kernel);
-	error = pool_open(&engine->compute.pool, threads);
-	if (error < 0)
-		return engine_fail(engine->message, error, "cannot start %u threads: %s; try fewer with --threads",
-				   threads, strerror(-error));
-	return 0;
-}
-
-static int open_prompt(struct engine *engine)
+static int open_prompt(struct program *program)
 {
-	const struct config *config = &engine->config;
+	const struct config *config = &program->engine.config;
 	uint64_t positions;
-	int error = tokens_load(engine->options.tokens, config->vocab, &engine->prompt, &engine->prompt_count,
-				engine->message);
+	int error = tokens_load(program->options.tokens, config->vocab, &program->prompt, &program->prompt_count,
+				program->message);
 
 	if (error < 0)
 		return error;
-	positions = (uint64_t)engine->prompt_count + engine->options.steps;
+	positions = (uint64_t)program->prompt_count + program->options.steps;
 	if (config->positions_max && positions > config->positions_max)
-		return engine_fail(engine->message, -E2BIG,
-				   "prompt and steps make %llu positions, the model has %u; take "
-				   "fewer",
+		return engine_fail(program->message, -E2BIG,
+				   "prompt and steps make %llu positions, the model has %u; take fewer",
 				   (unsigned long long)positions, config->positions_max);
-	engine->generated = calloc(engine->options.steps, sizeof *engine->generated);
-	return engine->generated ? 0 : engine_fail(engine->message, -ENOMEM, "out of memory for the tokens");
+	return 0;
 }
 
-static int open_source(struct engine *engine)
+static void on_token(void *context, uint32_t token)
 {
-	const struct options *options = &engine->options;
-	const struct cnre_source_options cnre = {
-		.model = options->model,
-		.socket = options->socket,
-		.name = options->name,
-		.reserve_bytes = options->reserve_bytes,
-		.private_bytes = engine->weights.used_bytes +
-				 forward_bytes(&engine->config, engine->prompt_count + options->steps),
-	};
+	struct program *program = context;
 
-	switch (options->mode) {
-	case CACHE_MMAP:
-		return cache_mmap_open(&engine->source, &engine->config, &engine->shards, engine->message);
-	case CACHE_PRIVATE:
-		return cache_private_open(&engine->source, &engine->config, &engine->shards, &options->private_size,
-					  engine->message);
-	default:
-		return cache_cnre_open(&engine->source, &engine->config, &cnre, engine->message);
-	}
+	program->done_count++;
+	if (program->options.progress)
+		fprintf(stderr, "%u/%u: %u\n", program->done_count, program->options.steps, token);
 }
 
-/* One line of a routing trace, in the form Colibri's engines write. */
-static void trace_route(void *context, uint64_t call, uint32_t row, uint32_t layer, const struct route *route,
-			uint32_t top_k)
+static int generate(struct program *program, struct turn_result *ret_result)
 {
-	FILE *trace = context;
+	const uint32_t steps = program->options.steps;
+	const struct turn turn = {.tokens = program->prompt,
+				  .count = program->prompt_count,
+				  .steps = steps,
+				  .on_token = on_token,
+				  .context = program};
+	int error = conversation_run(&program->conversation, &program->engine.forward, &turn, ret_result);
 
-	fprintf(trace, "%llu %u %u", (unsigned long long)call, row, layer);
-	for (uint32_t i = 0; i < top_k; i++)
-		fprintf(trace, " %u:%.4f", route->expert[i], (double)route->gate[i]);
-	putc('\n', trace); /* errors are asked for once, when the trace is closed */
-}
-
-static int open_forward(struct engine *engine)
-{
-	const char *path = engine->options.route_trace;
-	int error;
-
-	engine->forward = (struct forward){.compute = &engine->compute,
-					   .config = &engine->config,
-					   .weights = &engine->weights,
-					   .source = engine->source};
-	if (path) {
-		engine->trace = fopen(path, "we");
-		if (!engine->trace) {
-			error = -errno;
-			return engine_fail(engine->message, error, "cannot write --route-trace %.300s: %s", path,
-					   strerror(-error));
-		}
-		engine->forward.on_route = trace_route;
-		engine->forward.route_context = engine->trace;
-	}
-	error = forward_init(&engine->forward, engine->prompt_count + engine->options.steps);
+	if (error < 0 && stop_is_asked())
+		return engine_fail(program->message, -EINTR, "interrupted in step %u of %u", program->done_count + 1,
+				   steps);
 	if (error < 0)
-		return engine_fail(engine->message, error,
-				   "out of memory for %u positions; take a shorter prompt or fewer "
-				   "--steps",
-				   engine->prompt_count + engine->options.steps);
+		return engine_fail(program->message, error, "step %u of %u: %s: %s", program->done_count + 1, steps,
+				   strerror(-error), advice_for(error));
 	return 0;
 }
 
-static int open_engine(struct engine *engine)
+static int report(struct program *program, const struct turn_result *result)
 {
-	const char *model = engine->options.model;
-	uint64_t start = clock_now_ns();
-	int error;
-
-	if ((error = config_load(&engine->config, model, engine->message)) < 0 || (error = open_prompt(engine)) < 0 ||
-	    (error = shard_open(&engine->shards, model, engine->message)) < 0 ||
-	    (error = weights_load(&engine->weights, &engine->config, &engine->shards, engine->message)) < 0 ||
-	    (error = open_compute(engine)) < 0 || (error = open_source(engine)) < 0 ||
-	    (error = open_forward(engine)) < 0)
-		return error;
-	engine->load_ns = clock_now_ns() - start;
-	return 0;
-}
-
-static const char *advice(int error)
-{
-	switch (error) {
-	case -EDOM:
-		return "the router saw no number; the checkpoint's weights are broken";
-	case -EBADMSG:
-		return "an expert is not what config.json implies; check the checkpoint";
-	case -ENODATA:
-	case -EIO:
-		return "an expert could not be read; check the shards and the drive";
-	case -EPIPE:
-		return "the manager has gone; run again";
-	case -ETIMEDOUT:
-		return "an expert did not arrive in time; check the drive and the manager's log";
-	case -ENOSPC:
-		return "one layer's experts exceed the reservation; raise --reserve";
-	default:
-		return "see cnre-olmoe(1)";
-	}
-}
-
-static int generate(struct engine *engine)
-{
-	uint64_t start = clock_now_ns();
-	uint32_t next = 0;
-
-	for (uint32_t step = 0; step < engine->options.steps; step++) {
-		const uint32_t *tokens = step == 0 ? engine->prompt : &engine->generated[step - 1];
-		int error = forward_run(&engine->forward, tokens, step == 0 ? engine->prompt_count : 1, &next);
-
-		if (error < 0 && stop_is_asked())
-			return engine_fail(engine->message, -EINTR, "interrupted in step %u of %u", step + 1,
-					   engine->options.steps);
-		if (error < 0)
-			return engine_fail(engine->message, error, "step %u of %u: %s: %s", step + 1,
-					   engine->options.steps, strerror(-error), advice(error));
-		engine->generated[step] = next;
-		if (step == 0)
-			engine->prefill_ns = clock_now_ns() - start;
-		if (engine->options.progress)
-			fprintf(stderr, "%u/%u: %u\n", step + 1, engine->options.steps, next);
-	}
-	engine->decode_ns = clock_now_ns() - start - engine->prefill_ns;
-	return 0;
-}
-
-static int close_trace(struct engine *engine)
-{
-	FILE *trace = engine->trace;
-	int failed;
-
-	if (!trace)
-		return 0;
-	engine->trace = NULL;
-	failed = ferror(trace);
-	failed |= fclose(trace);
-	return failed ? engine_fail(engine->message, -EIO, "cannot write all of --route-trace %.300s; is there room?",
-				    engine->options.route_trace)
-		      : 0;
-}
-
-static int report(struct engine *engine)
-{
+	struct engine *engine = &program->engine;
 	struct report report = {
-		.tokens = engine->generated,
-		.steps = engine->options.steps,
-		.prompt_tokens = engine->prompt_count,
+		.tokens = result->tokens,
+		.steps = program->options.steps,
+		.prompt_tokens = program->prompt_count,
 		.threads = pool_thread_count(engine->compute.pool),
-		.load_ns = engine->load_ns,
-		.prefill_ns = engine->prefill_ns,
-		.decode_ns = engine->decode_ns,
-		.cache = engine->options.cache,
+		.load_ns = program->load_ns,
+		.prefill_ns = result->first_ns,
+		.decode_ns = result->total_ns - result->first_ns,
+		.cache = program->options.cache,
 		.kernel = engine->compute.kernel->name,
+		.kv = engine_store(engine) ? "cnre" : "none",
+		.turn = result,
 	};
 	int error = engine->source->ops->counters(engine->source, &report.counters);
 
 	if (error < 0)
-		return engine_fail(engine->message, error, "cannot read the cache's counters: %s", strerror(-error));
-	error = report_print(&report, engine->options.json);
-	return error < 0 ? engine_fail(engine->message, error, "cannot write the result to standard output") : 0;
+		return engine_fail(program->message, error, "cannot read the cache's counters: %s", strerror(-error));
+	error = report_print(&report, program->options.json);
+	return error < 0 ? engine_fail(program->message, error, "cannot write the result to standard output") : 0;
 }
 
-static void close_engine(struct engine *engine)
+static int run_once(struct program *program, uint64_t start_ns)
 {
-	forward_done(&engine->forward);
-	if (engine->source)
-		engine->source->ops->close(engine->source);
-	pool_close(engine->compute.pool);
-	weights_free(&engine->weights);
-	shard_close(&engine->shards);
-	free(engine->prompt);
-	free(engine->generated);
-	(void)close_trace(engine); /* on failure only: what was written is a fragment anyway */
+	struct engine *engine = &program->engine;
+	struct engine_size size = {.conversations = 1};
+	struct turn_result result;
+	int error = open_prompt(program);
+
+	if (error < 0)
+		return error;
+	size.positions = program->prompt_count + program->options.steps;
+	error = open_engine(program, size, start_ns);
+	if (error < 0)
+		return error;
+	if (conversation_init(&program->conversation, engine_store(engine), size.positions) < 0)
+		return engine_fail(program->message, -ENOMEM, "out of memory for the tokens");
+	error = generate(program, &result);
+	if (error == 0)
+		error = engine_close_trace(engine, program->message);
+	return error < 0 ? error : report(program, &result);
 }
 
-static int run(struct engine *engine)
-{
-	int error = open_engine(engine);
+/* ---- serving ---- */
 
-	stop_arm(); /* not before: what waits for a manager or reads the dense weights is ended by the signal itself */
+static int size_server(struct program *program, struct engine_size *ret_size)
+{
+	const uint32_t limit = program->engine.config.positions_max, given = program->options.positions;
+	struct engine_size size = {.positions = given ? given : OPTIONS_POSITIONS_DEFAULT,
+				   .conversations = program->options.conversations ? program->options.conversations
+										   : OPTIONS_CONVERSATIONS_DEFAULT};
+
+	if (limit && given > limit)
+		return engine_fail(program->message, -E2BIG, "--positions %u: the model has %u; take fewer", given,
+				   limit);
+	if (limit && size.positions > limit)
+		size.positions = limit;
+	*ret_size = size;
+	return 0;
+}
+
+/* Whoever started the engine waits for the line that says where to connect. */
+static int serve_socket(struct program *program)
+{
+	const char *path = program->options.listen;
+	int listener, error = serve_listen(path, &listener, program->message);
+
+	if (error < 0)
+		return error;
+	if (printf("ready: %s\n", path) < 0 || fflush(stdout) != 0)
+		error = engine_fail(program->message, -EIO, "cannot write to standard output");
 	if (error == 0)
-		error = generate(engine);
+		error = serve_run(&program->server, listener);
+	(void)unlink(path); /* ours: nobody else binds a path that answers */
+	(void)close(listener);
+	return error;
+}
+
+static int run_server(struct program *program, uint64_t start_ns)
+{
+	struct engine *engine = &program->engine;
+	struct engine_size size;
+	int error = size_server(program, &size);
+
 	if (error == 0)
-		error = close_trace(engine);
+		error = open_engine(program, size, start_ns);
+	if (error < 0)
+		return error;
+	if (server_init(&program->server, &engine->forward, engine_store(engine),
+			&(struct server_bounds){size.conversations, size.positions}) < 0)
+		return engine_fail(program->message, -ENOMEM, "out of memory for %u positions; take fewer",
+				   size.positions);
+	program->server.name = program->options.name;
+	(void)engine_fail(program->message, 0, "serving ended early");
+	error = program->options.listen ? serve_socket(program) : serve_run(&program->server, -1);
+	if (error == -EINTR)
+		return engine_fail(program->message, error, "interrupted");
+	return error < 0 ? error : engine_close_trace(engine, program->message);
+}
+
+/* ---- the program ---- */
+
+static int run(struct program *program)
+{
+	const uint64_t start_ns = clock_now_ns();
+	int error = engine_load_config(&program->engine, &program->options, program->message);
+
 	if (error == 0)
-		error = report(engine);
-	close_engine(engine);
+		error = program->options.serve ? run_server(program, start_ns) : run_once(program, start_ns);
+	server_done(&program->server);
+	conversation_done(&program->conversation);
+	engine_close(&program->engine);
+	free(program->prompt);
 	return error;
 }
 
 int main(int argc, char **argv)
 {
-	static struct engine engine;
+	static struct program program;
 	int error;
 
-	if (options_parse(&engine.options, argc, argv, engine.message) < 0) {
-		fprintf(stderr, "cnre-olmoe: %s\n", engine.message);
+	if (options_parse(&program.options, argc, argv, program.message) < 0) {
+		fprintf(stderr, "cnre-olmoe: %s\n", program.message);
 		return EXIT_USAGE;
 	}
-	if (engine.options.help || engine.options.version) {
-		if (engine.options.help)
+	if (program.options.help || program.options.version) {
+		if (program.options.help)
 			fputs(options_help(), stdout);
 		else
 			puts("cnre-olmoe " CNRE_VERSION);
 		return fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
 	}
-	error = run(&engine);
+	error = run(&program);
 	if (error < 0) {
-		fprintf(stderr, "cnre-olmoe: %s\n", engine.message);
+		fprintf(stderr, "cnre-olmoe: %s\n", program.message);
 		return error == -EINTR ? EXIT_INTERRUPTED : EXIT_FAILED;
 	}
 	return EXIT_DONE;

@@ -11,6 +11,7 @@
 
 static const char help[] =
 	"usage: cnre-olmoe --model DIR --tokens \"95 28 14\" --steps N [option...]\n"
+	"       cnre-olmoe --model DIR --serve [--listen PATH] [option...]\n"
 	"Runs an OLMoE checkpoint on the CPU, greedily, and says how its experts came into memory.\n"
 	"\n"
 	"  --model DIR           checkpoint directory: config.json and *.safetensors\n"
@@ -21,6 +22,14 @@ static const char help[] =
 	"                          mmap              the page cache, through mapped shards\n"
 	"                          private:SIZE      an own LRU of SIZE bytes over all layers (8G, 512M)\n"
 	"                          private:Nslots    an own LRU of N experts in each layer (8slots)\n"
+	"  --kv cnre|none        share computed prefixes through the manager, or not (default none)\n"
+	"  --kv-namespace NAME   with whom (default: this user's own processes)\n"
+	"  --salt TEXT           share only with equal salts\n"
+	"  --serve               answer request lines of standard input: generate ID STEPS TOKEN...,\n"
+	"                          append ID STEPS TOKEN..., end ID, identity, quit\n"
+	"  --listen PATH         serve: a Unix socket instead\n"
+	"  --conversations N     serve: conversations that keep their rows (default 4)\n"
+	"  --positions N         serve: tokens of a conversation (default 4096)\n"
 	"  --socket PATH         cnre: the manager's socket\n"
 	"  --name NAME           cnre: what cnrectl shows for this process\n"
 	"  --reserve SIZE        cnre: most bytes leased at once\n"
@@ -38,6 +47,13 @@ enum {
 	OPT_TOKENS,
 	OPT_STEPS,
 	OPT_CACHE,
+	OPT_KV,
+	OPT_KV_NAMESPACE,
+	OPT_SALT,
+	OPT_SERVE,
+	OPT_LISTEN,
+	OPT_CONVERSATIONS,
+	OPT_POSITIONS,
 	OPT_SOCKET,
 	OPT_NAME,
 	OPT_RESERVE,
@@ -55,6 +71,13 @@ static const struct option long_options[] = {
 	{"tokens", required_argument, NULL, OPT_TOKENS},
 	{"steps", required_argument, NULL, OPT_STEPS},
 	{"cache", required_argument, NULL, OPT_CACHE},
+	{"kv", required_argument, NULL, OPT_KV},
+	{"kv-namespace", required_argument, NULL, OPT_KV_NAMESPACE},
+	{"salt", required_argument, NULL, OPT_SALT},
+	{"serve", no_argument, NULL, OPT_SERVE},
+	{"listen", required_argument, NULL, OPT_LISTEN},
+	{"conversations", required_argument, NULL, OPT_CONVERSATIONS},
+	{"positions", required_argument, NULL, OPT_POSITIONS},
 	{"socket", required_argument, NULL, OPT_SOCKET},
 	{"name", required_argument, NULL, OPT_NAME},
 	{"reserve", required_argument, NULL, OPT_RESERVE},
@@ -164,14 +187,46 @@ static void set_text(struct options *options, int option, const char *text)
 	case OPT_KERNEL:
 		options->kernel = text;
 		break;
+	case OPT_KV_NAMESPACE:
+		options->kv_namespace = text;
+		break;
+	case OPT_SALT:
+		options->salt = text;
+		break;
+	case OPT_LISTEN:
+		options->listen = text;
+		break;
 	default:
 		options->route_trace = text;
 	}
 }
 
+static int parse_kv(struct options *options, const char *text)
+{
+	options->kv = strcmp(text, "cnre") == 0;
+	return options->kv || strcmp(text, "none") == 0 ? 0 : -EINVAL;
+}
+
 static int set_option(struct options *options, int option, const char *text, char *message)
 {
 	switch (option) {
+	case OPT_KV:
+		if (parse_kv(options, text) < 0)
+			return engine_fail(message, -EINVAL, "--kv takes cnre or none, not \"%.100s\"", text);
+		break;
+	case OPT_CONVERSATIONS:
+		if (parse_count(text, OPTIONS_CONVERSATIONS_MAX, &options->conversations) < 0)
+			return engine_fail(message, -EINVAL, "--conversations takes a number from 1 to %u",
+					   OPTIONS_CONVERSATIONS_MAX);
+		break;
+	case OPT_POSITIONS:
+		if (parse_count(text, OPTIONS_POSITIONS_MAX, &options->positions) < 0)
+			return engine_fail(message, -EINVAL, "--positions takes a number from 1 to %u",
+					   OPTIONS_POSITIONS_MAX);
+		break;
+	case OPT_SERVE:
+		options->serve = true;
+		break;
 	case OPT_STEPS:
 		if (parse_count(text, OPTIONS_STEPS_MAX, &options->steps) < 0)
 			return engine_fail(message, -EINVAL, "--steps takes a number from 1 to %u", OPTIONS_STEPS_MAX);
@@ -208,14 +263,34 @@ static int set_option(struct options *options, int option, const char *text, cha
 	return 0;
 }
 
+/* Options of one way to run that are given with the other would do nothing. */
+static int check_way(const struct options *options, char *message)
+{
+	if (!options->serve && (options->listen || options->positions || options->conversations))
+		return engine_fail(message, -EINVAL, "--listen, --conversations and --positions belong to --serve");
+	if (options->serve && (options->tokens || options->steps || options->progress || options->json))
+		return engine_fail(
+			message, -EINVAL,
+			"--serve takes its tokens from request lines: leave --tokens, --steps, --progress and "
+			"--json out");
+	if (!options->kv && (options->kv_namespace || options->salt))
+		return engine_fail(message, -EINVAL, "--kv-namespace and --salt belong to --kv cnre");
+	return 0;
+}
+
 static int check(const struct options *options, int argc, char **argv, char *message)
 {
+	int error;
+
 	if (options->help || options->version)
 		return 0;
 	if (optind < argc)
 		return engine_fail(message, -EINVAL, "unexpected argument \"%.100s\"; see --help", argv[optind]);
 	if (!options->model)
 		return engine_fail(message, -EINVAL, "--model DIR is needed; see --help");
+	error = check_way(options, message);
+	if (error < 0 || options->serve)
+		return error;
 	if (!options->tokens)
 		return engine_fail(message, -EINVAL, "--tokens \"IDS\" is needed; see --help");
 	if (options->steps == 0)

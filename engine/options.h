@@ -10,17 +10,24 @@
 #include <stdint.h>
 
 #define OPTIONS_STEPS_MAX (1u << 20)
+#define OPTIONS_POSITIONS_MAX (1u << 20)
+#define OPTIONS_POSITIONS_DEFAULT 4096u
+#define OPTIONS_CONVERSATIONS_MAX 1024u
+#define OPTIONS_CONVERSATIONS_DEFAULT 4u
 
 enum cache_mode { CACHE_CNRE, CACHE_MMAP, CACHE_PRIVATE };
 
 struct options {
 	const char *model, *tokens, *socket, *name, *route_trace, *cache;
 	const char *kernel;               /* NULL: the best for this CPU */
+	const char *kv_namespace, *salt;  /* NULL: the user's own, none */
+	const char *listen;               /* NULL: serve standard input */
 	struct private_size private_size;
 	uint64_t reserve_bytes;
 	enum cache_mode mode;
 	uint32_t steps, threads;          /* threads 0: as many as the process may use CPUs */
-	bool json, progress, help, version;
+	uint32_t conversations, positions; /* positions 0: the default, or what the model has */
+	bool kv, serve, json, progress, help, version;
 };
 
 /*

@@ -30,18 +30,29 @@ static json_t *bytes_or_null(const struct source_counters *counters)
 	return counters->has_bytes_read ? json_integer((json_int_t)counters->bytes_read) : json_null();
 }
 
+static json_t *kv_object(const struct report *report)
+{
+	const struct turn_result *turn = report->turn;
+
+	return json_pack("{s:s, s:i, s:i, s:i, s:i, s:f}", "store", report->kv, "matched_tokens",
+			 (int)turn->matched_tokens, "computed_tokens", (int)turn->computed_tokens, "published_blocks",
+			 (int)turn->published_blocks, "skipped_blocks", (int)turn->skipped_blocks,
+			 "time_to_first_token_s", seconds(turn->first_ns));
+}
+
 static int print_json(const struct report *report)
 {
 	const struct source_counters *counters = &report->counters;
-	json_t *root = json_pack("{s:o, s:f, s:f, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:s, s:f, s:f, s:f, s:i, s:s}",
-				 "tokens", token_array(report), "tokens_per_second", tokens_per_second(report),
-				 "felt_wait_s", seconds(counters->felt_wait_ns), "hits", (json_int_t)counters->hits,
-				 "misses", (json_int_t)counters->misses, "joins", (json_int_t)counters->joins,
-				 "bytes_read", bytes_or_null(counters), "resident_bytes",
-				 (json_int_t)counters->resident_bytes, "prompt_tokens", (int)report->prompt_tokens,
-				 "steps", (int)report->steps, "cache", report->cache, "load_s",
-				 seconds(report->load_ns), "prefill_s", seconds(report->prefill_ns), "decode_s",
-				 seconds(report->decode_ns), "threads", (int)report->threads, "kernel", report->kernel);
+	json_t *root =
+		json_pack("{s:o, s:f, s:f, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:s, s:f, s:f, s:f, s:i, s:s, s:o}",
+			  "tokens", token_array(report), "tokens_per_second", tokens_per_second(report), "felt_wait_s",
+			  seconds(counters->felt_wait_ns), "hits", (json_int_t)counters->hits, "misses",
+			  (json_int_t)counters->misses, "joins", (json_int_t)counters->joins, "bytes_read",
+			  bytes_or_null(counters), "resident_bytes", (json_int_t)counters->resident_bytes,
+			  "prompt_tokens", (int)report->prompt_tokens, "steps", (int)report->steps, "cache",
+			  report->cache, "load_s", seconds(report->load_ns), "prefill_s", seconds(report->prefill_ns),
+			  "decode_s", seconds(report->decode_ns), "threads", (int)report->threads, "kernel",
+			  report->kernel, "kv", kv_object(report));
 	int failed = !root || json_array_size(json_object_get(root, "tokens")) != report->steps ||
 		     json_dumpf(root, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9)) < 0 ||
 		     putchar('\n') < 0;
@@ -61,6 +72,9 @@ static void print_text(const struct report *report)
 	       "%u threads, %s\n",
 	       tokens_per_second(report), report->steps - 1, seconds(report->decode_ns), report->prompt_tokens,
 	       seconds(report->prefill_ns), seconds(report->load_ns), report->threads, report->kernel);
+	printf("prefix (%s): %u tokens matched, %u computed; %u blocks published, %u skipped; first token after %.3f s\n",
+	       report->kv, report->turn->matched_tokens, report->turn->computed_tokens, report->turn->published_blocks,
+	       report->turn->skipped_blocks, seconds(report->turn->first_ns));
 	printf("experts (%s): %llu hits, %llu misses, %llu joins; felt wait %.3f s; ", report->cache,
 	       (unsigned long long)counters->hits, (unsigned long long)counters->misses,
 	       (unsigned long long)counters->joins, seconds(counters->felt_wait_ns));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run came to, for people or as JSON. The only file besides main.c that prints. */
+/* What a run came to, for people or as JSON. Only main.c prints, too, and serve.c. */
 #ifndef ENGINE_REPORT_H
 #define ENGINE_REPORT_H
 
+#include "engine/conversation.h"
 #include "engine/expert_source.h"
 
 #include <stdbool.h>
@@ -14,6 +15,8 @@ struct report {
 	uint64_t load_ns, prefill_ns;
 	uint64_t decode_ns;               /* of steps - 1 passes: the first token comes from the prefill */
 	const char *cache, *kernel;
+	const char *kv;                   /* "cnre" or "none": whether a store of prefixes was in use */
+	const struct turn_result *turn;
 	struct source_counters counters;
 };
 

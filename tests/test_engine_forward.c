@@ -55,7 +55,8 @@ static struct outcome run(const struct setup *setup)
 	struct shard_set shards;
 	struct weights weights;
 	struct compute compute = {.kernel = kernel_find(setup->kernel)};
-	struct forward forward = {.compute = &compute, .config = &config, .weights = &weights};
+	struct kv_cache cache;
+	struct forward forward = {.compute = &compute, .config = &config, .weights = &weights, .cache = &cache};
 
 	cr_assert_not_null(mkdtemp(directory));
 	cr_assert_eq(tiny_olmoe_write(directory, setup->dense, setup->experts), 0);
@@ -67,9 +68,11 @@ static struct outcome run(const struct setup *setup)
 		cr_assert_eq(cache_private_open(&forward.source, &config, &shards, &size, message), 0, "%s", message);
 	else
 		cr_assert_eq(cache_mmap_open(&forward.source, &config, &shards, message), 0, "%s", message);
-	cr_assert_eq(forward_init(&forward, sizeof prompt / sizeof prompt[0] + STEPS), 0);
+	cr_assert_eq(kv_cache_init(&cache, &config, sizeof prompt / sizeof prompt[0] + STEPS), 0);
+	cr_assert_eq(forward_init(&forward, cache.positions), 0);
 	decode(&forward, setup, &outcome);
 	forward_done(&forward);
+	kv_cache_done(&cache);
 	forward.source->ops->close(forward.source);
 	pool_close(compute.pool);
 	weights_free(&weights);

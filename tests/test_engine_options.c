@@ -37,6 +37,26 @@ Test(engine_options, the_shared_manager_is_the_default)
 	cr_expect_not(options.json);
 }
 
+Test(engine_options, prefixes_and_serving_are_asked_for)
+{
+	cr_assert_eq(parse("--model m --tokens 1 --steps 3"), 0);
+	cr_expect_not(options.kv);
+	cr_expect_not(options.serve);
+	cr_assert_eq(parse("--model m --tokens 1 --steps 3 --kv cnre --kv-namespace team --salt x"), 0, "%s", message);
+	cr_expect(options.kv);
+	cr_expect_str_eq(options.kv_namespace, "team");
+	cr_expect_str_eq(options.salt, "x");
+	cr_assert_eq(parse("--model m --tokens 1 --steps 3 --kv cnre --kv none"), 0);
+	cr_expect_not(options.kv);
+	cr_assert_eq(parse("--model m --serve"), 0, "%s", message);
+	cr_expect(options.serve);
+	cr_expect_null(options.listen);
+	cr_assert_eq(parse("--model m --serve --listen /s --conversations 9 --positions 100"), 0, "%s", message);
+	cr_expect_str_eq(options.listen, "/s");
+	cr_expect_eq(options.conversations, 9);
+	cr_expect_eq(options.positions, 100);
+}
+
 Test(engine_options, private_takes_bytes_or_slots)
 {
 	cr_assert_eq(parse("--model m --tokens 1 --steps 3 --cache private:8slots"), 0);
@@ -75,6 +95,17 @@ Test(engine_options, wrong_lines_are_einval_with_a_reason_and_touch_nothing)
 		"--model m --tokens 1 --steps 1 --cache private:99999999999999999999",
 		"--model m --tokens 1 --steps 1 --cache private:18446744073709551615K",
 		"--model m --tokens 1 --steps 1 --reserve 1.5G",
+		"--model m --tokens 1 --steps 1 --kv disk",
+		"--model m --tokens 1 --steps 1 --salt x",
+		"--model m --tokens 1 --steps 1 --kv none --kv-namespace x",
+		"--model m --tokens 1 --steps 1 --listen /s",
+		"--model m --tokens 1 --steps 1 --positions 9",
+		"--model m --serve --tokens 1",
+		"--model m --serve --steps 1",
+		"--model m --serve --json",
+		"--model m --serve --conversations 0",
+		"--model m --serve --positions 1048577",
+		"--serve",
 		"--unknown",
 		"-x",
 	};
