@@ -65,6 +65,7 @@ client_sources := attach.c options.c endpoint.c session.c connection.c ask.c aut
 	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
 	layers.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c
+route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
 sim_sources := \
 	arm.c \
@@ -135,10 +136,11 @@ manager_objects := $(call objects,manager,manager)
 client_objects := $(call objects,client,client)
 ctl_objects := $(call objects,tools/ctl,ctl)
 gen_objects := $(call objects,tools/gen,gen)
+route_objects := $(call objects,tools/route,route)
 sim_objects := $(call objects,tools/sim,sim)
 engine_objects := $(call objects,engine,engine)
 
-programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-gen cnre-sim cnre-olmoe)
+programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-gen cnre-sim cnre-olmoe cnre-route)
 library := $(out)/libcnre.so.$(VERSION)
 
 all: $(programs) $(library) $(out)/cnre-counters.7
@@ -157,7 +159,7 @@ define archive
 $(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
 	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
 endef
-$(foreach f,base shm policy model kvstore manager client engine ctl sim,$(eval $(call archive,$(f))))
+$(foreach f,base shm policy model kvstore manager client engine ctl route sim,$(eval $(call archive,$(f))))
 
 archives = $(foreach f,$(1),$(out)/lib$(f).a)
 manager_libs := -luring -ljansson -linih -lcrypto -lm
@@ -184,10 +186,16 @@ $(out)/cnre-sim: $(sim_objects) $(call archives,policy model base)
 $(out)/cnre-olmoe: $(engine_objects) $(library)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(engine_objects) -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN' -ljansson -lm
 
-# As it is installed: without the path of the build, since beside an installed program no library lies.
-$(out)/install/cnre-olmoe: $(engine_objects) $(library)
+$(out)/cnre-route: $(route_objects) $(library)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(route_objects) -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN' -ljansson
+
+# As they are installed: without the path of the build, since beside an installed program no library lies.
+users := cnre-olmoe cnre-route
+$(out)/install/cnre-olmoe: $(engine_objects)
+$(out)/install/cnre-route: $(route_objects)
+$(addprefix $(out)/install/,$(users)): $(library)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(engine_objects) -L$(out) -lcnre -ljansson -lm
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) -L$(out) -lcnre -ljansson -lm
 
 # ---- tests: tests/test_<folder>_<file>.c links the archives of its folder and below ----
 test_archives_base := base
@@ -200,6 +208,7 @@ test_archives_client := client kvstore shm base
 test_archives_engine := engine client kvstore shm base
 test_archives_system := client manager policy kvstore shm base
 test_archives_ctl := ctl kvstore shm base
+test_archives_route := route client kvstore shm base
 test_archives_sim := sim policy model base
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
 
@@ -340,11 +349,11 @@ substitute = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@prefix@|$(prefix)|g' -e 's
 at = $(DESTDIR)$(1)
 
 # What names a directory is made here and not at build time: the prefix may be another one by then.
-install: all $(out)/install/cnre-olmoe client/cnre.pc.in
+install: all $(addprefix $(out)/install/,$(users)) client/cnre.pc.in
 	$(Q)$(INSTALL) -d -m 0755 $(call at,$(bindir)) $(call at,$(sbindir)) $(call at,$(libdir)) $(call at,$(pkgconfigdir)) \
 		$(call at,$(includedir)/cnre) $(call at,$(docdir)) $(sort $(dir $(addprefix $(DESTDIR),$(installed_man))))
 	$(Q)$(INSTALL) -m 0755 $(out)/cnre-managerd $(call at,$(sbindir))/
-	$(Q)$(INSTALL) -m 0755 $(filter-out %/cnre-managerd %/cnre-olmoe,$(programs)) $(out)/install/cnre-olmoe $(call at,$(bindir))/
+	$(Q)$(INSTALL) -m 0755 $(filter-out %/cnre-managerd $(addprefix %/,$(users)),$(programs)) $(addprefix $(out)/install/,$(users)) $(call at,$(bindir))/
 	$(Q)$(INSTALL) -m 0644 $(library) $(call at,$(libdir))/
 	$(Q)ln -sf $(notdir $(library)) $(call at,$(libdir))/libcnre.so.$(SOVERSION)
 	$(Q)ln -sf libcnre.so.$(SOVERSION) $(call at,$(libdir))/libcnre.so

@@ -26,7 +26,7 @@ has() # mode path
 	[ "$(stat -c %a "$root$2")" = "$1" ] || fail "$2 has mode $(stat -c %a "$root$2"), not $1"
 }
 has 755 $prefix/sbin/cnre-managerd
-for program in cnrectl cnre-gen cnre-sim cnre-olmoe; do
+for program in cnrectl cnre-gen cnre-sim cnre-olmoe cnre-route; do
 	has 755 $prefix/bin/$program
 done
 has 644 "$libdir/libcnre.so.$VERSION"
@@ -48,7 +48,7 @@ find "$root" ! -type l ! -type d -perm /022 | grep . && fail 'writable by others
 find "$root" -mindepth 1 -maxdepth 1 ! -name opt | grep . && fail 'installed outside the prefix'
 
 # Whoever can write beside a program with a path to its libraries could give it others.
-for program in sbin/cnre-managerd bin/cnrectl bin/cnre-gen bin/cnre-sim bin/cnre-olmoe; do
+for program in sbin/cnre-managerd bin/cnrectl bin/cnre-gen bin/cnre-sim bin/cnre-olmoe bin/cnre-route; do
 	objdump -p "$root$prefix/$program" | grep -E 'R(UN)?PATH' && fail "$program looks for libraries in a path of its own"
 done
 
@@ -90,7 +90,7 @@ consumer() # name compiler source options...
 consumer C11 "$cc" "$work/consumer.c" -std=c11 -pedantic
 consumer C++11 "$cxx" "$work/consumer.cc" -std=c++11 -pedantic
 
-for program in sbin/cnre-managerd bin/cnrectl bin/cnre-gen bin/cnre-sim bin/cnre-olmoe; do
+for program in sbin/cnre-managerd bin/cnrectl bin/cnre-gen bin/cnre-sim bin/cnre-olmoe bin/cnre-route; do
 	said=$(LD_LIBRARY_PATH=$root$libdir timeout 20 "$root$prefix/$program" --version 2>&1 </dev/null)
 	status=$?
 	if [ $status != 0 ] || ! grep -qF "$VERSION" <<<"$said"; then

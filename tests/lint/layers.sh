@@ -18,6 +18,7 @@ allowed_for() # folder
 	tools/top | tools/inspect) echo base shm ;;
 	tools/sim) echo base policy model ;;
 	tools/gen) echo base ;;
+	tools/route) echo cnre ;;
 	*) echo none ;;
 	esac
 }
@@ -45,7 +46,7 @@ check_file() # file folder
 
 # A header that is not ours, the C library's or the kernel's stays in the files named here: a regular expression.
 third_party='liburing.h         (manager/(loader_uring|bell|loop)|kvstore/disk_uring)\.c
-jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|engine)/[a-z_]+\.[ch]
+jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|tools/route|engine)/[a-z_]+\.[ch]
 ini.h              manager/settings\.c
 openssl/[a-z]+.h   (base/fingerprint|kvstore/key)\.c
 xxhash.h           (manager/digest|kvstore/block)\.c
