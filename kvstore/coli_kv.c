@@ -161,7 +161,7 @@ static int take_tokens(struct conversion *conversion, uint64_t first, uint32_t c
 	for (uint32_t i = 0; i < count; i++) {
 		int32_t token = number_at(conversion->records + i * conversion->file->record_bytes);
 
-		if (token < 0 || (uint32_t)token >= conversion->file->vocabulary)
+		if ((uint32_t)token >= conversion->file->vocabulary) /* a negative one is beyond every vocabulary */
 			return cnre_message(conversion->message, COLI_KV_MESSAGE_BYTES, -EBADMSG,
 					    "record %" PRIu64 ": token %" PRId32 " is not of the vocabulary: damaged",
 					    first + i, token);

@@ -5,7 +5,7 @@
  *   byte  0 magic  8 version  12 blocks  16 tokens  24 payload bytes  32 of the largest  40 of the file
  *        48 zero  64 root  96 leaf  128 zero  4080 check of everything before it
  *
- * Writer and reader hold every block to the same rules (continues): what one may write, the other must read.
+ * Writer and reader hold every block to the same rules (refusal): what one may write, the other must read.
  */
 #include "kvstore/prefix_file.h"
 
@@ -114,9 +114,12 @@ static int decode(const unsigned char *header, struct kv_prefix_summary *ret_sum
 
 /* ---- the chain ---- */
 
-/* Why the block cannot be the next after `last`, the former one (of summary->blocks, if there are any); NULL: it can. */
-static const char *refusal(const struct kv_prefix_summary *summary, uint32_t block_tokens, uint32_t last_count,
-			   int has_checkpoints, const struct kv_block *block)
+/*
+ * Why the block cannot be the next of those in summary (NULL: it can); block_tokens and has_checkpoints are theirs. That the
+ * one before it is full follows from its position, which is a multiple of block_tokens.
+ */
+static const char *refusal(const struct kv_prefix_summary *summary, uint32_t block_tokens, int has_checkpoints,
+			   const struct kv_block *block)
 {
 	int is_first = summary->blocks == 0;
 
@@ -130,8 +133,8 @@ static const char *refusal(const struct kv_prefix_summary *summary, uint32_t blo
 		return "of another root than the first block";
 	if (memcmp(block->parent, summary->leaf, KV_KEY_BYTES) != 0)
 		return "its parent is not the block before it";
-	if (block->block_tokens != block_tokens || last_count != block_tokens)
-		return "the block before it is not full";
+	if (block->block_tokens != block_tokens)
+		return "of another number of tokens a block";
 	if (((block->flags & KV_BLOCK_CHECKPOINTS) != 0) != has_checkpoints)
 		return "the blocks disagree on whether they are resumed at points only";
 	return NULL;
@@ -214,7 +217,7 @@ int kv_prefix_add(struct kv_prefix_writer *writer, const struct kv_block *block,
 	/* The reader's own eyes: what it would refuse is not written. */
 	kv_block_encode(block, header);
 	if (kv_block_decode(header, &again, message) < 0 ||
-	    refusal(&writer->summary, writer->block_tokens, writer->last_count, writer->has_checkpoints, block) != NULL)
+	    refusal(&writer->summary, writer->block_tokens, writer->has_checkpoints, block) != NULL)
 		return -EINVAL;
 	kv_check_payload(payload, block->bytes, check);
 	if (memcmp(check, block->check, sizeof check) != 0)
@@ -224,7 +227,6 @@ int kv_prefix_add(struct kv_prefix_writer *writer, const struct kv_block *block,
 		return r;
 	count_block(&writer->summary, block);
 	writer->block_tokens = block->block_tokens;
-	writer->last_count = block->token_count;
 	writer->has_checkpoints = (block->flags & KV_BLOCK_CHECKPOINTS) != 0;
 	return 0;
 }
@@ -319,8 +321,7 @@ int kv_prefix_next(struct kv_prefix_reader *reader, struct kv_block *ret_block, 
 	r = kv_block_decode(header, &block, reason);
 	if (r < 0)
 		return refuse_block(reader, r, reason, message);
-	why = refusal(&reader->read, last->block_tokens, last->token_count, (last->flags & KV_BLOCK_CHECKPOINTS) != 0,
-		      &block);
+	why = refusal(&reader->read, last->block_tokens, (last->flags & KV_BLOCK_CHECKPOINTS) != 0, &block);
 	if (why == NULL && block.bytes > reader->summary.payload_bytes_max)
 		why = "larger than the header says";
 	if (why != NULL)

@@ -34,7 +34,7 @@ struct kv_prefix_summary {
 struct kv_prefix_writer {
 	int fd;
 	struct kv_prefix_summary summary;
-	uint32_t block_tokens, last_count; /* tokens of a block, and of the last one */
+	uint32_t block_tokens;
 	int has_checkpoints;
 };
 

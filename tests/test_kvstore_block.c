@@ -174,6 +174,7 @@ Test(kvstore_block, counts_out_of_range_are_refused)
 	block.token_count = 0;
 	expect_refused(&block, "token_count 0");
 	block.token_count = 65;
+	name(&block);
 	expect_refused(&block, "token_count beyond block_tokens");
 	block.token_count = UINT32_MAX;
 	expect_refused(&block, "token_count beyond all");

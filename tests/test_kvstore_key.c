@@ -384,6 +384,31 @@ Test(kvstore_key, the_order_in_which_items_are_given_does_not_matter)
 	cr_expect_not(are_same(a.digest, b.digest));
 }
 
+static void expect_order_not_to_matter(struct kv_media first, struct kv_media second)
+{
+	const struct kv_media one[] = {first, second}, other[] = {second, first};
+	struct kv_media_mark a, b;
+
+	cr_assert_eq(kv_key_media(one, 2, 0, 64, &a), 0);
+	cr_assert_eq(kv_key_media(other, 2, 0, 64, &b), 0);
+	cr_expect(are_same(a.digest, b.digest));
+}
+
+Test(kvstore_key, nor_does_it_where_items_begin_at_one_token)
+{
+	const struct kv_media item = {.token_offset = 5, .token_count = 3, .digest = model, .digest_bytes = 8};
+	struct kv_media other = item;
+
+	other.token_count = 4;
+	expect_order_not_to_matter(item, other);
+	other = item;
+	other.digest = model + 1;
+	expect_order_not_to_matter(item, other);
+	other = item;
+	other.digest_bytes = 9;
+	expect_order_not_to_matter(item, other);
+}
+
 Test(kvstore_key, from_an_item_without_digest_on_nothing_has_a_name)
 {
 	const struct kv_media media = {.token_offset = 100, .token_count = 1};

@@ -303,8 +303,22 @@ static void repeat_the_root(struct kv_block *block)
 	block[1] = block[0];
 }
 
-static breaking *const breakings[] = {skip_the_first,           take_another_root, take_another_parent, leave_a_gap,
-				      let_the_first_be_partial, change_the_flags,  repeat_the_root};
+/* Positions fit both sizes. */
+static void change_the_size_of_a_block(struct kv_block *block)
+{
+	block[1].block_tokens = 2;
+	block[1].token_count = block[1].mark.first = 2;
+	block[1].token[2] = block[1].token[3] = 0;
+	name(&block[1]);
+	block[2].block_tokens = 2;
+	block[2].position = 6;
+	memcpy(block[2].parent, block[1].key, KV_KEY_BYTES);
+	name(&block[2]);
+}
+
+static breaking *const breakings[] = {change_the_size_of_a_block, skip_the_first, take_another_root,
+				      take_another_parent,        leave_a_gap,    let_the_first_be_partial,
+				      change_the_flags,           repeat_the_root};
 
 Test(kvstore_prefix_file, the_writer_refuses_a_broken_chain)
 {
@@ -434,6 +448,24 @@ Test(kvstore_prefix_file, numbers_that_the_blocks_do_not_bear_out_are_refused)
 	cr_expect_eq(forge(AT_MAX, 8, UINT64_MAX), -EBADMSG);
 	cr_expect_eq(forge(AT_FILE, 8, 4096), -EBADMSG);
 	cr_expect_eq(forge(AT_PADDING, 1, 1), -EBADMSG);
+}
+
+/* Who allocates what the header says must never be given a larger block, not even before the end shows the lie. */
+Test(kvstore_prefix_file, a_block_larger_than_the_header_says_is_refused_at_once)
+{
+	unsigned char header[KV_BLOCK_HEADER_BYTES];
+	struct kv_prefix_reader reader;
+	struct kv_block block;
+	int fd = good_file();
+
+	cr_assert_eq(pread(fd, header, sizeof header, 0), (ssize_t)sizeof header);
+	memset(header + AT_MAX, 0, 8);
+	header[AT_MAX] = 1;
+	kv_check_payload(header, AT_CHECK, header + AT_CHECK);
+	cr_assert_eq(pwrite(fd, header, sizeof header, 0), (ssize_t)sizeof header);
+	cr_assert_eq(kv_prefix_open(&reader, fd, message), 0, "%s", message);
+	cr_expect_eq(kv_prefix_next(&reader, &block, message), -EBADMSG);
+	close(fd);
 }
 
 Test(kvstore_prefix_file, what_is_no_file_is_not_waited_for)
