@@ -15,7 +15,7 @@ static int read_holder(const struct cnre_kv_space *space, uint32_t index, char r
 	if (session == 0 || place >= CNRE_SESSIONS_MAX)
 		return 0;
 	holder = &space->directory->holder[place];
-	/* [KV20] acquire, pairs with [KV20] in the manager: the name was written before the session. */
+	/* [KV20] acquire, pairs with [KV20]: the manager's release store of it, which is its last, after the name. */
 	if (atomic_load_explicit(&holder->session, memory_order_acquire) != session)
 		return 0;
 	memcpy(ret_name, holder->name, CNRE_NAME_BYTES);

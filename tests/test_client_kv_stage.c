@@ -293,6 +293,24 @@ Test(client_kv_stage, commit_on_a_block_that_was_not_stored_is_estale)
 	kv_attached_stop(&attached);
 }
 
+/* Goal: the whole chain is asked about, not only its end. Method: of two blocks on their way only the second is stored. */
+Test(client_kv_stage, block_that_was_not_stored_spoils_what_lies_behind_it)
+{
+	struct kv_attached attached = kv_attached_start(NULL, 0);
+	struct cnre_kv_channel *channel = fake_kv_channel(attached.fake);
+	struct cnre_kv_chain *chain = match(&attached, 0, 0);
+	uint64_t first;
+
+	cr_expect_eq(store(chain, 0, 4), 0);
+	first = atomic_load_explicit(&channel->submitted, memory_order_acquire);
+	cr_expect_eq(store(chain, 4, 4), 0);
+	cnre_kv_channel_finish(channel, (uint32_t)__builtin_ctzll(first), -ENOSPC);
+	cr_expect_eq(fake_kv_serve(attached.fake, 0), 1);
+	cr_expect_eq(stage(chain, 8, 4), -ESTALE);
+	cnre_kv_release(chain);
+	kv_attached_stop(&attached);
+}
+
 Test(client_kv_stage, leaf_that_was_not_stored_is_nobodys_ancestor)
 {
 	struct kv_attached attached = kv_attached_start(NULL, 0);
@@ -333,7 +351,7 @@ Test(client_kv_stage, chain_that_was_released_does_not_wait_for_its_blocks)
 	cr_expect_eq(fake_kv_serve(attached.fake, 0), 1);
 	cr_expect_eq(covered(&attached), 4);
 	chain = match(&attached, 0, 0);
-	cr_expect_eq(store(chain, 0, 2), 0);
+	cr_expect_eq(store(chain, 4, 4), 0); /* another first block */
 	cnre_kv_release(chain);
 	cr_expect_eq(fake_kv_serve(attached.fake, -EIO), 1);
 	cr_expect_eq(covered(&attached), 4, "nor is it asked how it went");
