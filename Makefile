@@ -311,6 +311,11 @@ $(out)/bench-bin/bench_loader: $(out)/obj/tests/bench/bench_loader.o $(call arch
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) -luring
 
+# Files of prefixes without the manager; tests/bench/kv_disk.sh builds and runs it.
+$(out)/bench-bin/bench_kv_disk: $(out)/obj/tests/bench/bench_kv_disk.o $(call archives,kvstore base)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -luring -lcrypto
+
 # Replays, without the rest of cnre-sim; tests/bench/sim.sh builds and runs it.
 bench-sim-bin: $(out)/bench-bin/bench_sim
 $(out)/bench-bin/bench_sim: $(out)/obj/tests/bench/bench_sim.o $(call archives,sim policy model base)
