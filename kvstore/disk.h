@@ -23,7 +23,7 @@
 #define KV_DISK_MESSAGE_BYTES 256u
 
 struct kv_disk;
-struct kv_folder;                         /* one namespace's, with its directories held open */
+struct kv_folder;                         /* one namespace's */
 
 enum kv_disk_kind { KV_DISK_WRITE, KV_DISK_READ, KV_DISK_REMOVE, KV_DISK_SCAN };
 
@@ -32,8 +32,9 @@ enum kv_disk_kind { KV_DISK_WRITE, KV_DISK_READ, KV_DISK_REMOVE, KV_DISK_SCAN };
  *
  * WRITE   block and memory are the file. status 0 (or there already), -ENOSPC, -EROFS, -EIO, …: nothing is visible then.
  * READ    block->key names the file, block->bytes is the room at memory; the header must say the same block in every field
- *         and the payload its check. 0, -ENOENT, -EBADMSG (quarantined), -EIO, -ETIMEDOUT is never: a drive that hangs
- *         keeps its job.
+ *         but compute_ns, and the payload its check. 0, -ENOENT, -EBADMSG (quarantined), -ESTALE (a good file of another
+ *         form: other bytes for the same tokens; it stays), -EPROTO (of a newer version; it stays), -EIO, -ETIMEDOUT is
+ *         never: a drive that hangs keeps its job.
  * REMOVE  unlinks. 0 or -ENOENT, -EROFS, …
  * SCAN    the next blocks of the folder: found[0..found_count) and file_bytes; found_count 0: the round is over. The first
  *         scan of a folder brings every good file, and a later round those in directories that changed since. Files that

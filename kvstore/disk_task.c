@@ -160,7 +160,7 @@ static int plain_error(int status)
 /* A bad block, not there, or there in another form: known by those words; the rest is the drive's. */
 static int is_of_drive(int status)
 {
-	return status < 0 && status != -ENOENT && status != -EBADMSG && status != -ESTALE;
+	return status < 0 && status != -ENOENT && status != -EBADMSG && status != -ESTALE && status != -EPROTO;
 }
 
 static void count_end(struct kv_disk *disk, const struct kv_disk_job *job)

@@ -347,7 +347,29 @@ WAYS(a_whole_file_of_another_form_stays)
 	free(memory);
 }
 
-/* Two shards of a directory are good only under their own names. */
+#define AT_VERSION 8u
+#define AT_CHECK (KV_BLOCK_HEADER_BYTES - KV_BLOCK_CHECK_BYTES)
+
+/* Its host knows more than ours. */
+WAYS(a_file_of_a_newer_version_stays)
+{
+	void *memory = kv_sample_memory(4096);
+	struct kv_block one;
+	char path[256];
+	size_t bytes;
+
+	open_way(way);
+	bytes = make_file(&one, memory, 4096, path);
+	image[AT_VERSION]++;
+	kv_check_payload(image, AT_CHECK, image + AT_CHECK);
+	put_file(path, image, bytes);
+	cr_assert_eq(kv_sample_do(disk, folder, KV_DISK_READ, &one, memory), -EPROTO);
+	cr_assert_eq(kv_sample_scan(disk, folder, NULL, 0), 0);
+	cr_assert(access(path, F_OK) == 0 && status_of().quarantined == 0);
+	free(memory);
+}
+
+/* Whoever renames a file of one key to another, a person or a broken drive. */
 WAYS(a_block_under_another_name_is_no_block)
 {
 	void *memory = kv_sample_memory(4096);

@@ -421,6 +421,32 @@ Test(kvstore_disk_faults, a_read_only_drive_is_read)
 	cr_assert_eq(write_block(3, BLOCK_BYTES), 0);
 }
 
+/* ---- a drive that fails to read ---- */
+
+Test(kvstore_disk_faults, a_sector_that_cannot_be_read_condemns_no_block)
+{
+	struct faulty_drive drive;
+	const char *reason = faulty_drive_open(&drive, directory, 64);
+	int status, found;
+
+	if (reason != NULL)
+		skip_test(reason);
+	open_disk(drive.mount, 0, 0);
+	cr_expect_eq(write_block(1, BLOCK_BYTES), 0);
+	faulty_drive_break(&drive);
+	status = read_block(1, BLOCK_BYTES);
+	found = kv_sample_scan(disk, folder, NULL, 0);
+	cr_expect(status_of().read_errors >= 1 && status_of().quarantined == 0);
+	faulty_drive_heal(&drive);
+	cr_expect_eq(status, -EIO, "%d", status);
+	cr_expect_eq(found, 0, "%d", found);
+	cr_expect_eq(kv_sample_scan(disk, folder, NULL, 0), 1); /* looked for again */
+	cr_expect_eq(read_block(1, BLOCK_BYTES), 0);
+	cr_expect_eq(kv_disk_close(disk, -1), 0);
+	disk = NULL;
+	faulty_drive_close(&drive);
+}
+
 /* ---- a drive that hangs ---- */
 
 static struct hung_drives drives;
