@@ -296,6 +296,7 @@ static int make_disk(struct kv_disk **ret_disk, const struct kv_disk_setup *setu
 	disk->root_fd = -1;
 	disk->depth = setup->depth == 0 ? DISK_DEPTH_DEFAULT : setup->depth;
 	disk->plain = setup->plain;
+	disk->held_fd = setup->held_fd;
 	disk->is_direct = 1;
 	init_lock(disk);
 	disk_queue_init(&disk->incoming);

@@ -59,6 +59,7 @@ struct kv_disk_setup {
 	int plain;                        /* 1: never io_uring */
 	int no_tmpfile;                   /* 1: as where O_TMPFILE is not known (tests) */
 	uint32_t depth;                   /* jobs at once; 0: default */
+	int held_fd;                      /* > 0: stays open until the last read of a killed process has landed (R20) */
 };
 
 /* 0, or -errno and what to do about it. Leftovers of dead processes are removed here. */

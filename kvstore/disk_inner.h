@@ -96,6 +96,7 @@ struct kv_disk {
 	int root_fd;                      /* always this number; what it is may be made anew */
 	uint32_t depth;
 	int plain, tmpfile, is_direct;    /* the last two: until the drive says no */
+	int held_fd;                      /* of the setup */
 	pthread_t thread;
 	int wake_fd;                      /* by kv_disk_submit: there is something new */
 	int event_fd;                     /* by the thread: something is done */

@@ -273,6 +273,15 @@ static void probe(struct uring *uring)
 		io_uring_free_probe(known);
 }
 
+/*
+ * The ring's table keeps the file open until the ring is gone, which is after its last read. Refused, there shall be no
+ * ring: a process that makes plain calls is not gone before they are over.
+ */
+static int hold(struct uring *uring, int fd)
+{
+	return fd > 0 ? io_uring_register_files(&uring->ring, &fd, 1) : 0;
+}
+
 int disk_uring_open(struct kv_disk *disk, struct disk_backend **ret_backend)
 {
 	struct uring *uring = calloc(1, sizeof(*uring));
@@ -282,10 +291,11 @@ int disk_uring_open(struct kv_disk *disk, struct disk_backend **ret_backend)
 	if (uring == NULL)
 		return -ENOMEM;
 	r = make_ring(&uring->ring);
-	if (r < 0) {
-		free(uring);
-		return r;
-	}
+	if (r < 0)
+		goto fail;
+	r = hold(uring, disk->held_fd);
+	if (r < 0)
+		goto fail_ring;
 	uring->backend = (struct disk_backend){.issue = issue, .turn = turn, .close = close_uring};
 	uring->disk = disk;
 	disk_steps_init(&uring->ready);
@@ -294,4 +304,9 @@ int disk_uring_open(struct kv_disk *disk, struct disk_backend **ret_backend)
 	probe(uring);
 	*ret_backend = &uring->backend;
 	return 0;
+fail_ring:
+	io_uring_queue_exit(&uring->ring);
+fail:
+	free(uring);
+	return r;
 }

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -498,4 +499,84 @@ Test(kvstore_disk_faults, a_drive_that_hangs_keeps_its_job_only)
 	if (r == 77)
 		skip_test("no io_uring here");
 	cr_assert_eq(r, 0, "%d", r);
+}
+
+/* ---- reads that land after a death (R20) ---- */
+
+static int fence[2], started[2];
+
+/* Reads from a drive that hangs, says so, and waits to be killed. */
+static int read_until_killed(void *argument)
+{
+	struct kv_disk_setup setup = {.directory = drives.drive[0].mount, .held_fd = fence[1]};
+	static struct kv_disk_job hung;
+	static struct kv_block one;
+	char message[KV_DISK_MESSAGE_BYTES];
+	char byte;
+
+	(void)argument;
+	if (kv_disk_open(&disk, &setup, message) < 0 || kv_disk_folder(disk, "f", &folder) < 0)
+		return 1;
+	byte = status_of().uring ? 'u' : 'p';
+	hung_drives_enter(&drives, getpid());
+	kv_sample_make(&one, memory, 1, BLOCK_BYTES);
+	hung = (struct kv_disk_job){
+		.kind = KV_DISK_READ, .folder = folder, .block = &one, .memory = memory, .done = count_done};
+	kv_disk_submit(disk, &hung);
+	if (read_block(7, 4096) != -ENOENT || counter != 0) /* then the other's reads are with the drive */
+		return 2;
+	if (write(started[1], &byte, 1) != 1)
+		return 3;
+	(void)pause();
+	return 4;
+}
+
+/* 1: the last writer of the fence is gone. */
+static int fence_is_down(int wait_ms)
+{
+	struct pollfd event = {.fd = fence[0], .events = POLLIN};
+
+	return poll(&event, 1, wait_ms) == 1 && (event.revents & POLLHUP);
+}
+
+static char start_reader(pid_t *ret_child)
+{
+	char byte = '\0';
+
+	cr_assert(pipe2(fence, O_CLOEXEC) == 0 && pipe2(started, O_CLOEXEC) == 0);
+	hung_drives_stop(&drives, 0);
+	*ret_child = child_start(read_until_killed, NULL);
+	(void)close(fence[1]);
+	(void)close(started[1]);
+	(void)!read(started[0], &byte, 1);
+	return byte;
+}
+
+#define LATE_MS 30000
+
+Test(kvstore_disk_faults, the_ring_of_a_killed_process_holds_its_fence_until_its_reads_landed)
+{
+	const char *reason = hung_drives_open(&drives, directory, 1, 64);
+	int was_up, is_down;
+	pid_t child;
+	char engine;
+
+	if (reason != NULL)
+		skip_test(reason);
+	open_disk(drives.drive[0].mount, 0, 0);
+	cr_expect_eq(write_block(1, BLOCK_BYTES), 0);
+	cr_expect_eq(kv_disk_close(disk, -1), 0);
+	disk = NULL;
+	engine = start_reader(&child);
+	(void)kill(child, SIGKILL);
+	if (engine == 'u')
+		(void)child_wait(child); /* gone, but for its reads */
+	was_up = !fence_is_down(0);
+	hung_drives_go(&drives, 0);
+	is_down = fence_is_down(LATE_MS);
+	if (engine != 'u')
+		(void)child_wait(child);
+	hung_drives_close(&drives);
+	cr_assert(engine == 'u' || engine == 'p');
+	cr_assert(was_up && is_down, "%d %d", was_up, is_down);
 }
