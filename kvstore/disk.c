@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two sides of a disk: callers hand jobs over and take them back under one lock that is never held during a call to
- * the drive, and the thread runs them. Its turn: publish what ended, take what is new, start what there is room for, let
- * the backend work. Both sides wake each other by an eventfd, written only when the other's list was empty.
+ * A disk as its callers see it: opening and closing, handing jobs over and taking them back. Both sides wake each other by
+ * an eventfd, written only when the other's list was empty. What the thread does with jobs begins in disk_turn.c.
  */
 #include "kvstore/disk_inner.h"
 
@@ -21,60 +20,7 @@
 #include <unistd.h>
 
 #define ROOT_MODE 0700
-#define FOLDERS_MAX 1024u /* names that one disk was asked for */
 #define PROC_FD "/proc/self/fd"
-
-/* ---- queues ---- */
-
-void disk_queue_init(struct disk_queue *queue)
-{
-	*queue = (struct disk_queue){.end = &queue->first};
-}
-
-void disk_queue_add(struct disk_queue *queue, struct kv_disk_job *job)
-{
-	job->next = NULL;
-	*queue->end = job;
-	queue->end = &job->next;
-	queue->count++;
-}
-
-struct kv_disk_job *disk_queue_take(struct disk_queue *queue)
-{
-	struct kv_disk_job *job = queue->first;
-
-	if (job == NULL)
-		return NULL;
-	queue->first = job->next;
-	if (queue->first == NULL)
-		queue->end = &queue->first;
-	queue->count--;
-	return job;
-}
-
-static void move_all(struct disk_queue *from, struct disk_queue *to)
-{
-	struct kv_disk_job *job;
-
-	while ((job = disk_queue_take(from)) != NULL)
-		disk_queue_add(to, job);
-}
-
-static void raise_event(int fd)
-{
-	uint64_t one = 1;
-
-	(void)!write(fd, &one, sizeof(one)); /* a full counter is raised already */
-}
-
-void disk_note(struct kv_disk *disk, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	(void)cnre_message_list(disk->work.last_error, sizeof(disk->work.last_error), 0, format, arguments);
-	va_end(arguments);
-}
 
 /* ---- the directory ---- */
 
@@ -112,118 +58,6 @@ static int has_tmpfile(int root_fd)
 	if (fd >= 0)
 		(void)close(fd);
 	return (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) && access(PROC_FD, X_OK) == 0;
-}
-
-/* ---- the thread ---- */
-
-static void open_backend(struct kv_disk *disk)
-{
-	int r = disk->plain ? -ENOSYS : disk_uring_open(disk, &disk->backend);
-
-	disk->work.uring = r == 0;
-	if (r < 0)
-		r = disk_plain_open(disk, &disk->backend);
-	disk->work.tmpfile = disk->tmpfile;
-	(void)pthread_mutex_lock(&disk->lock);
-	disk->status = disk->work;
-	disk->is_ready = r < 0 ? r : 1;
-	(void)pthread_cond_broadcast(&disk->changed);
-	(void)pthread_mutex_unlock(&disk->lock);
-}
-
-static int64_t find_oldest_ns(const struct kv_disk *disk)
-{
-	int64_t oldest_ns = 0;
-
-	for (uint32_t i = 0; i < disk->depth; i++) {
-		const struct kv_disk_job *job = disk->task[i].job;
-
-		if (job != NULL && (oldest_ns == 0 || job->begun_ns < oldest_ns))
-			oldest_ns = job->begun_ns;
-	}
-	return oldest_ns;
-}
-
-static void publish_status(struct kv_disk *disk)
-{
-	disk->work.tmpfile = disk->tmpfile;
-	disk->work.jobs_running = disk->running;
-	disk->work.jobs_waiting = disk->reads.count + disk->writes.count + disk->scans.count;
-	disk->work.oldest_ns = find_oldest_ns(disk);
-	disk->status = disk->work;
-}
-
-/* Before the jobs can be reaped their counts are there. Returns 1 when nothing more is wanted. */
-static int exchange(struct kv_disk *disk)
-{
-	int is_first = 0, is_stopping;
-	struct kv_disk_job *job;
-
-	(void)pthread_mutex_lock(&disk->lock);
-	if (disk->ended.first != NULL) {
-		is_first = disk->done.first == NULL;
-		disk->work.syscalls += (uint64_t)is_first;
-		move_all(&disk->ended, &disk->done);
-	}
-	while ((job = disk_queue_take(&disk->incoming)) != NULL)
-		disk_queue_add(job->kind == KV_DISK_READ   ? &disk->reads
-			       : job->kind == KV_DISK_SCAN ? &disk->scans
-							   : &disk->writes,
-			       job);
-	is_stopping = disk->is_stopping;
-	publish_status(disk);
-	(void)pthread_mutex_unlock(&disk->lock);
-	if (is_first)
-		raise_event(disk->event_fd);
-	return is_stopping;
-}
-
-static void cancel_all(struct kv_disk *disk, struct disk_queue *queue)
-{
-	struct kv_disk_job *job;
-
-	while ((job = disk_queue_take(queue)) != NULL) {
-		job->status = -ECANCELED;
-		job->begun_ns = job->ended_ns = cnre_clock_now_ns();
-		disk_queue_add(&disk->ended, job);
-	}
-}
-
-/* 0 when the thread shall end. */
-static int take_turn(struct kv_disk *disk)
-{
-	if (exchange(disk)) {
-		cancel_all(disk, &disk->reads);
-		cancel_all(disk, &disk->writes);
-		cancel_all(disk, &disk->scans);
-		if (disk->running == 0)
-			return 0;
-	}
-	disk_start_jobs(disk);
-	(void)pthread_mutex_lock(&disk->lock);
-	publish_status(disk); /* what may hang is seen from now on */
-	(void)pthread_mutex_unlock(&disk->lock);
-	if (disk->ended.first == NULL) /* what ended as it began is handed over before anything is waited for */
-		disk->backend->turn(disk->backend);
-	return 1;
-}
-
-static void *run(void *argument)
-{
-	struct kv_disk *disk = argument;
-
-	open_backend(disk);
-	if (disk->backend != NULL) {
-		while (take_turn(disk))
-			;
-		disk->backend->close(disk->backend);
-	}
-	(void)exchange(disk); /* what was cancelled */
-	(void)pthread_mutex_lock(&disk->lock);
-	disk->is_over = 1;
-	(void)pthread_cond_broadcast(&disk->changed);
-	(void)pthread_mutex_unlock(&disk->lock);
-	return NULL;
 }
 
 /* ---- life ---- */
@@ -328,7 +162,7 @@ static int start_thread(struct kv_disk *disk)
 
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = -pthread_create(&disk->thread, NULL, run, disk);
+	r = -pthread_create(&disk->thread, NULL, disk_run, disk);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r < 0)
 		return r;
@@ -381,7 +215,7 @@ static int wait_for_end(struct kv_disk *disk, int64_t timeout_ns)
 
 	(void)pthread_mutex_lock(&disk->lock);
 	disk->is_stopping = 1;
-	raise_event(disk->wake_fd);
+	disk_raise(disk->wake_fd);
 	while (!disk->is_over && r == 0)
 		r = deadline_ns == CNRE_NEVER ? pthread_cond_wait(&disk->changed, &disk->lock)
 					      : pthread_cond_timedwait(&disk->changed, &disk->lock, &until);
@@ -402,111 +236,6 @@ int kv_disk_close(struct kv_disk *disk, int64_t timeout_ns)
 	return 0;
 }
 
-/* ---- folders ---- */
-
-static struct kv_folder *find_folder_locked(struct kv_disk *disk, const char *name)
-{
-	struct kv_folder *folder = disk->folders;
-
-	while (folder != NULL && strcmp(folder->name, name) != 0)
-		folder = folder->next;
-	return folder;
-}
-
-static struct kv_folder *add_folder_locked(struct kv_disk *disk, const char *name)
-{
-	struct kv_folder *folder = disk->folder_count == FOLDERS_MAX ? NULL : calloc(1, sizeof(*folder));
-
-	if (folder == NULL)
-		return NULL;
-	(void)snprintf(folder->name, sizeof(folder->name), "%s", name);
-	folder->quarantine_count = -1;
-	folder->next = disk->folders;
-	disk->folders = folder;
-	disk->folder_count++;
-	return folder;
-}
-
-int kv_disk_folder(struct kv_disk *disk, const char *name, struct kv_folder **ret_folder)
-{
-	struct kv_folder *folder;
-
-	if (!fanout_name_is_good(name))
-		return -EINVAL;
-	(void)pthread_mutex_lock(&disk->lock);
-	folder = find_folder_locked(disk, name);
-	if (folder == NULL)
-		folder = add_folder_locked(disk, name);
-	(void)pthread_mutex_unlock(&disk->lock);
-	if (folder == NULL)
-		return -ENOMEM;
-	*ret_folder = folder;
-	return 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Files beside the folders, and folders of other names, are not ours. */
-static int is_folder(int root_fd, const char *name)
-{
-	struct stat status;
-
-	return fanout_name_is_good(name) && fstatat(root_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       S_ISDIR(status.st_mode);
-}
-
-static int add_name(char ***names, int count, const char *name)
-{
-	char **more = realloc(*names, ((size_t)count + 1) * sizeof(**names));
-
-	if (more == NULL)
-		return -ENOMEM;
-	*names = more;
-	more[count] = strdup(name);
-	return more[count] == NULL ? -ENOMEM : count + 1;
-}
-
-static int free_names(char **names, int count, int error)
-{
-	while (count > 0)
-		free(names[--count]);
-	free(names);
-	return error;
-}
-
-int kv_disk_list_folders(struct kv_disk *disk, char ***ret_names)
-{
-	int fd = openat(disk->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), count = 0;
-	DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *entry;
-	char **names = NULL;
-
-	if (listing == NULL) {
-		int error = -errno;
-
-		if (fd >= 0)
-			(void)close(fd);
-		return error;
-	}
-	while ((entry = readdir(listing)) != NULL) {
-		int more = is_folder(fd, entry->d_name) ? add_name(&names, count, entry->d_name) : count;
-
-		if (more < 0) {
-			(void)closedir(listing);
-			return free_names(names, count, more);
-		}
-		count = more;
-	}
-	(void)closedir(listing);
-	if (count > 0)
-		qsort(names, (size_t)count, sizeof(*names), compare_names);
-	*ret_names = names;
-	return count;
-}
-
 /* ---- the callers' side ---- */
 
 void kv_disk_submit(struct kv_disk *disk, struct kv_disk_job *job)
@@ -519,7 +248,7 @@ void kv_disk_submit(struct kv_disk *disk, struct kv_disk_job *job)
 	disk_queue_add(&disk->incoming, job);
 	(void)pthread_mutex_unlock(&disk->lock);
 	if (is_first)
-		raise_event(disk->wake_fd);
+		disk_raise(disk->wake_fd);
 }
 
 int kv_disk_event_fd(const struct kv_disk *disk)
@@ -537,7 +266,7 @@ int kv_disk_reap(struct kv_disk *disk)
 	(void)!read(disk->event_fd, &raised, sizeof(raised)); /* first: what ends later raises it again */
 	disk_queue_init(&done);
 	(void)pthread_mutex_lock(&disk->lock);
-	move_all(&disk->done, &done);
+	disk_queue_move(&disk->done, &done);
 	(void)pthread_mutex_unlock(&disk->lock);
 	while ((job = disk_queue_take(&done)) != NULL) {
 		job->done(job); /* may submit or free it */

@@ -122,11 +122,16 @@ struct kv_disk {
 	int is_ready, is_stopping, is_over;
 };
 
-/* ---- disk.c ---- */
+/* ---- disk_turn.c ---- */
 void disk_queue_init(struct disk_queue *queue);
 void disk_queue_add(struct disk_queue *queue, struct kv_disk_job *job);
 struct kv_disk_job *disk_queue_take(struct disk_queue *queue); /* NULL: empty */
+void disk_queue_move(struct disk_queue *from, struct disk_queue *to); /* all of them */
+void disk_raise(int event_fd);
+void *disk_run(void *disk);               /* the thread */
 __attribute__((format(printf, 2, 3))) void disk_note(struct kv_disk *disk, const char *format, ...); /* last_error */
+
+/* ---- disk.c ---- */
 /* Opens the directory again if it was deleted; makes it, too. 0: another try may go better. */
 int disk_open_root_again(struct kv_disk *disk, int make);
 
