@@ -74,7 +74,7 @@ static int open_source(struct engine *engine, char *message)
 	}
 }
 
-/* A manager without prefixes costs time, not tokens: the engine goes on, and says so. */
+/* Without prefixes time is lost, and no token: unless the options are wrong, the engine goes on, and says so. */
 static int open_store(struct engine *engine, char *message)
 {
 	const struct options *options = engine->options;
@@ -83,7 +83,7 @@ static int open_store(struct engine *engine, char *message)
 		return 0;
 	engine->kv_error =
 		kv_store_open(&engine->store, engine->client, &engine->config, options->kv_namespace, options->salt);
-	if (engine->kv_error == 0 || engine->kv_error == -ENOTSUP)
+	if (engine->kv_error != -EACCES && engine->kv_error != -EINVAL)
 		return 0;
 	return engine_fail(message, engine->kv_error,
 			   "cannot open the store of prefixes: %s; take another --kv-namespace, or --kv none",

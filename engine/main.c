@@ -44,7 +44,7 @@ static int open_engine(struct program *program, struct engine_size size, uint64_
 
 	program->load_ns = clock_now_ns() - start_ns;
 	if (error == 0 && engine->kv_error < 0)
-		fprintf(stderr, "cnre-olmoe: --kv cnre: this manager keeps no prefixes (%s); going on without\n",
+		fprintf(stderr, "cnre-olmoe: --kv cnre: no prefixes from this manager: %s; going on without\n",
 			strerror(-engine->kv_error));
 	stop_arm(); /* not before: what waits for a manager or reads the dense weights is ended by the signal itself */
 	return error;
