@@ -57,6 +57,7 @@ static void start(char *const *options, int *ret_in)
 	cr_assert_eq(pipe(out), 0);
 	child = fork();
 	if (child == 0) {
+		(void)signal(SIGINT, SIG_DFL); /* a shell's background has it ignored */
 		(void)dup2(in[0], STDIN_FILENO);
 		(void)dup2(out[1], STDOUT_FILENO);
 		for (int i = 0; i < 2; i++) {
@@ -302,4 +303,12 @@ Test(engine_serve, a_dead_engines_socket_is_replaced_a_living_ones_is_not)
 				  "90123456789012345678901234567890",
 				  &fd, message),
 		     -ENAMETOOLONG);
+}
+
+Test(engine_serve, interrupt_ends_it_with_status_130_and_without_its_file)
+{
+	start_listening();
+	cr_assert_eq(kill(child, SIGINT), 0);
+	cr_expect_eq(end_status(), 130);
+	cr_expect_neq(access(socket_path, F_OK), 0);
 }
