@@ -209,6 +209,30 @@ Test(engine_kv_prefix, after_a_drop_the_missing_blocks_are_published_again)
 	cr_expect_eq(result.matched_tokens, PROMPT - 1);
 }
 
+/* There is one step that publishes, at the end: it matches again itself. */
+Test(engine_kv_prefix, a_stale_chain_is_mended_in_the_same_step)
+{
+	struct turn_result result;
+
+	fake_kv_store.stages_stale = 1;
+	result = run(&store, prompt, 40, 1, NULL);
+	cr_expect_eq(result.published_blocks, 1);
+	cr_expect_eq(result.skipped_blocks, 0);
+}
+
+Test(engine_kv_prefix, after_an_unknown_error_the_chain_is_made_anew)
+{
+	struct turn_result result;
+
+	fake_kv_store.stage_error = -EPIPE;
+	result = run(&store, prompt, 40, 1, NULL);
+	cr_expect_eq(result.skipped_blocks, 1);
+	fake_kv_store.matches = 0;
+	result = run(&store, prompt, PROMPT, 1, NULL); /* fails after the piece, and at the end */
+	cr_expect_eq(fake_kv_store.matches, 2);
+	cr_expect_eq(result.published_blocks, 0);
+}
+
 Test(engine_kv_prefix, a_store_that_refuses_everything_changes_nothing)
 {
 	struct outcome expected, outcome;
@@ -259,6 +283,34 @@ static void take(struct conversation *conversation, const uint32_t *tokens, uint
 	const struct turn turn = {.tokens = tokens, .count = count, .steps = steps};
 
 	cr_assert_eq(conversation_run(conversation, &engine.forward, &turn, ret_result), 0);
+}
+
+/* A chain that went on behind blocks of a turn that failed would publish rows under other tokens than theirs. */
+Test(engine_kv_prefix, a_turn_that_failed_after_publishing_leaves_no_trace_in_what_follows)
+{
+	enum { FIRST = 70, SAID = FIRST + 1 + PROMPT };
+	uint32_t bad[PROMPT], other[PROMPT], said[POSITIONS];
+	struct conversation conversation;
+	struct outcome expected, outcome;
+	struct turn_result result;
+
+	memcpy(bad, prompt, sizeof bad);
+	bad[280] = TINY_VOCAB; /* in the second piece */
+	tiny_engine_tokens(other, PROMPT, 2);
+	cr_assert_eq(conversation_init(&conversation, &store, POSITIONS), 0);
+	take(&conversation, prompt, FIRST, 1, &result);
+	cr_expect_eq(conversation_run(&conversation, &engine.forward,
+				      &(struct turn){.tokens = bad, .count = PROMPT, .steps = 1}, &result),
+		     -EINVAL);
+	cr_expect_gt(fake_kv_store_block_count(), 3, "it published before it failed");
+	take(&conversation, other, PROMPT, 20, &result);
+	memcpy(said, conversation.token, SAID * sizeof *said);
+	conversation_done(&conversation);
+	(void)run(NULL, said, SAID, 20, &expected);
+	result = run(&store, said, SAID, 20, &outcome);
+	cr_expect_eq(result.matched_tokens, SAID - 1);
+	cr_expect_arr_eq(outcome.token, expected.token, 20 * sizeof *expected.token);
+	cr_expect_arr_eq(outcome.logits, expected.logits, sizeof expected.logits);
 }
 
 /* The same three turns with rows kept, dropped between turns, and dropped with a store. */

@@ -202,6 +202,8 @@ int cnre_kv_stage(struct cnre_kv_chain *chain, const int32_t *block_tokens, size
 	if (chain->is_pinned || chain->staged.payload || count == 0 || count > chain->kv->block_tokens ||
 	    bytes > chain->kv->block_bytes_max)
 		fake_kv_store.misuses++;
+	if (fake_kv_store.stage_error)
+		return fake_kv_store.stage_error;
 	if (fake_kv_store.stages_refused > 0 && fake_kv_store.stages_refused--)
 		return -EAGAIN;
 	if (fake_kv_store.stages_stale > 0 && fake_kv_store.stages_stale--) {

@@ -15,6 +15,7 @@ struct fake_kv_store {
 	int block_fails_at;               /* index whose cnre_kv_block is -ETIMEDOUT; -1: none */
 	int stages_refused;               /* so many stages are -EAGAIN */
 	int stages_stale;                 /* so many are -ESTALE, after the store forgot every block */
+	int stage_error;                  /* what every stage is; 0: it works */
 	int bad_bytes;                    /* cnre_kv_block says so many bytes too many */
 	const char *route_name;           /* what cnre_kv_route answers; NULL: nobody */
 
