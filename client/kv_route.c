@@ -15,11 +15,13 @@ static int read_holder(const struct cnre_kv_space *space, uint32_t index, char r
 	if (session == 0 || place >= CNRE_SESSIONS_MAX)
 		return 0;
 	holder = &space->directory->holder[place];
-	/* [KV20] acquire, pairs with [KV20]: the manager's release store of it, which is its last, after the name. */
+	/* [KV20] acquire, pairs with [KVH1] in manager/kv_session.c: the name was written before the session. */
 	if (atomic_load_explicit(&holder->session, memory_order_acquire) != session)
 		return 0;
 	memcpy(ret_name, holder->name, CNRE_NAME_BYTES);
-	return 1;
+	ret_name[CNRE_NAME_BYTES - 1] = '\0';
+	/* [KV21] acquire, pairs with [KVH1] in manager/kv_session.c: nobody else took the place while its name was copied. */
+	return atomic_load_explicit(&holder->session, memory_order_acquire) == session;
 }
 
 static void copy_name(const char name[CNRE_NAME_BYTES], char *ret_name, size_t size)

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "manager/fence.h"
+#include "manager/kv.h"
 #include "manager/pool.h"
 #include "manager/residency.h"
 #include "manager/session.h"
@@ -236,6 +237,8 @@ int adopt_clients_and_objects(struct manager *manager)
 	r = adopt_sessions(manager);
 	if (r == 0)
 		r = residency_adopt(manager);
+	if (r == 0)
+		r = kv_adopt_blocks(manager);
 	if (r < 0)
 		return r;
 	session_adopt_requests(manager);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "manager/control_inner.h"
+#include "manager/kv.h"
 #include "manager/measure.h"
 #include "manager/pool.h"
 #include "manager/report.h"
@@ -41,7 +42,7 @@ static int decide_again(struct manager *manager, uint64_t *bytes, char *message,
 		.configured_bytes = *bytes,
 		.configured_source = "set ram",
 		.needed_bytes = manager->slab_bytes_total > least ? manager->slab_bytes_total : least,
-		.private_bytes = settings->private_bytes,
+		.private_bytes = settings->private_bytes + kv_claim_bytes(manager),
 		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,
 				 settings->hugepages <= SETTINGS_HUGEPAGES_1G},
 	};
@@ -128,8 +129,10 @@ static void answer_set(struct manager *manager, const json_t *request, struct an
 
 	if (key != NULL && strcmp(key, "ram") == 0)
 		answer_set_ram(manager, json_string_value(json_object_get(request, "value")), answer);
+	else if (key != NULL && strcmp(key, "kv-ram") == 0)
+		control_set_kv_ram(manager, json_string_value(json_object_get(request, "value")), answer);
 	else
-		control_refuse(answer, -EINVAL, "no such setting: \"ram\" can be set");
+		control_refuse(answer, -EINVAL, "no such setting: \"ram\" and \"kv-ram\" can be set");
 }
 
 static void answer_reset(struct manager *manager, struct answer *answer)
@@ -170,25 +173,33 @@ static void answer_policy(struct manager *manager, const json_t *request, struct
 }
 
 /* 1: it was a question, and is answered. */
-static int answer_question(struct manager *manager, const char *verb, struct answer *answer)
+static int answer_question(struct manager *manager, const struct peer *peer, const json_t *request, struct answer *answer)
 {
+	const char *verb = json_string_value(json_object_get(request, "verb"));
+
 	if (strcmp(verb, "status") == 0)
 		answer->json = report_status(manager);
 	else if (strcmp(verb, "layers") == 0)
 		answer->json = report_layers(manager);
+	else if (strcmp(verb, "kv") == 0 && json_object_get(request, "action") == NULL)
+		answer->json = kv_report(manager, peer);
 	else
 		return 0;
 	return 1;
 }
 
-static void answer_order(struct manager *manager, const char *verb, const json_t *request, int *fd, struct answer *answer)
+static void answer_order(struct manager *manager, const struct peer *peer, const json_t *request, int *fd, struct answer *answer)
 {
+	const char *verb = json_string_value(json_object_get(request, "verb"));
+
 	if (strcmp(verb, "set") == 0)
 		answer_set(manager, request, answer);
 	else if (strcmp(verb, "reset") == 0)
 		answer_reset(manager, answer);
 	else if (strcmp(verb, "policy") == 0)
 		answer_policy(manager, request, answer);
+	else if (strcmp(verb, "kv") == 0)
+		control_kv(manager, peer, request, fd, answer);
 	else
 		control_trace(manager, request, fd, answer);
 }
@@ -196,7 +207,7 @@ static void answer_order(struct manager *manager, const char *verb, const json_t
 static int is_order(const char *verb)
 {
 	return strcmp(verb, "set") == 0 || strcmp(verb, "reset") == 0 || strcmp(verb, "policy") == 0 ||
-	       strcmp(verb, "trace") == 0;
+	       strcmp(verb, "trace") == 0 || strcmp(verb, "kv") == 0;
 }
 
 static void answer_verb(struct manager *manager, const struct peer *peer, const json_t *request, int *fd,
@@ -206,15 +217,15 @@ static void answer_verb(struct manager *manager, const struct peer *peer, const 
 
 	if (verb == NULL)
 		control_refuse(answer, -EINVAL, "the request names no verb");
-	else if (answer_question(manager, verb, answer))
+	else if (answer_question(manager, peer, request, answer))
 		; /* anybody who may connect may ask */
 	else if (!is_order(verb))
 		control_refuse(answer, -EINVAL,
-			       "no such verb: status, stats, clients, layers, set, reset, policy, trace");
+			       "no such verb: status, stats, clients, layers, kv, set, reset, policy, trace");
 	else if (!peer_may_administer(peer))
 		control_refuse(answer, -EPERM, "only root and the manager's own user may change it");
 	else
-		answer_order(manager, verb, request, fd, answer);
+		answer_order(manager, peer, request, fd, answer);
 	if (answer->status == 0 && answer->json == NULL)
 		control_refuse(answer, -ENOMEM, "out of memory");
 }

@@ -4,6 +4,7 @@
 #define CNRE_MANAGER_CONTROL_INNER_H
 
 #include "manager/manager.h"
+#include "manager/peer.h"
 
 #include <jansson.h>
 
@@ -17,5 +18,9 @@ void control_refuse(struct answer *answer, int status, const char *message);
 
 /* {"verb": "trace", "action": "record" | "stop" | "status"}; *fd is set to -1 where it is taken over. */
 void control_trace(struct manager *manager, const json_t *request, int *fd, struct answer *answer);
+
+/* {"verb": "kv", "action": "export" | "import"}; *fd as above. {"verb": "kv"} alone is a question. */
+void control_kv(struct manager *manager, const struct peer *peer, const json_t *request, int *fd, struct answer *answer);
+void control_set_kv_ram(struct manager *manager, const char *value, struct answer *answer);
 
 #endif

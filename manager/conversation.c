@@ -7,6 +7,7 @@
 #include "manager/conversation.h"
 
 #include "manager/control.h"
+#include "manager/kv.h"
 #include "manager/persist.h"
 #include "manager/pool.h"
 #include "manager/session.h"
@@ -86,6 +87,13 @@ static void answer_detach(struct session *session, uint32_t id)
 	session_end(session, 0);
 }
 
+static int answer_kv(struct session *session, const char *buffer, int received_bytes)
+{
+	int r = kv_answer(session, buffer, received_bytes);
+
+	return r == 0 ? -EBADMSG : r;
+}
+
 static void converse(struct session *session)
 {
 	_Alignas(8) char buffer[CNRE_WIRE_MESSAGE_MAX];
@@ -108,7 +116,7 @@ static void converse(struct session *session)
 	else if (cnre_wire_expect(buffer, r, CNRE_WIRE_CONTROL, sizeof(struct cnre_wire_control)) == 0)
 		r = control_answer(session->manager, &session->peer, (const struct cnre_wire_control *)buffer, -1);
 	else
-		r = -EBADMSG;
+		r = answer_kv(session, buffer, r);
 	if (r < 0)
 		hang_up(session);
 }

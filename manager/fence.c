@@ -3,6 +3,7 @@
 #include "manager/fence.h"
 
 #include "base/log.h"
+#include "manager/kv.h"
 #include "manager/loader.h"
 #include "manager/loop.h"
 #include "manager/pool.h"
@@ -70,6 +71,12 @@ static void release(struct manager *manager, uint32_t epoch)
 	cnre_log(CNRE_LOG_INFO, "fence: no read of incarnation %u is on its way any more; %u slabs are free again",
 		 epoch, count);
 	reservation_apply(manager);
+	kv_fence_fell(manager, epoch);
+}
+
+int fence_hold_fd(const struct manager *manager)
+{
+	return manager->fences == NULL ? -1 : manager->fences->own_write;
 }
 
 static void fence_fell(struct loop_source *source, uint32_t events)

@@ -30,6 +30,9 @@ int fence_has(const struct manager *manager, uint64_t place);
 int fence_remember(struct manager *manager, uint64_t place, uint64_t bytes);
 void fence_forget(struct manager *manager, uint64_t place);
 
+/* What another ring of this process must hold, too, before it reads into memory that clients map; -1: there is no fence. */
+int fence_hold_fd(const struct manager *manager);
+
 /* Stores every fence that the store has not. */
 void fence_persist(struct manager *manager);
 

@@ -20,6 +20,7 @@
 
 struct bell;
 struct fences;
+struct kv_store;
 struct digest_table;
 struct feed;
 struct listener;
@@ -79,6 +80,7 @@ struct manager {
 	struct listener *listener;
 	struct store *store;              /* where descriptors go that must outlive us */
 	struct fences *fences;            /* late reads of dead incarnations */
+	struct kv_store *kv;              /* NULL: KV prefixes are not kept */
 	char *const *argv;                /* to start a keeper, or the next manager */
 	int adopted;                      /* this incarnation took over from another */
 	int is_adopting;                  /* what is told about now is stored already */

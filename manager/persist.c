@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "manager/fence.h"
+#include "manager/kv.h"
 #include "manager/listener.h"
 #include "manager/pool.h"
 #include "manager/store.h"
@@ -171,4 +172,5 @@ void persist_everything(struct manager *manager)
 		if (pool_segment(manager->pool, i) != NULL)
 			persist_segment(manager, i, pool_segment(manager->pool, i));
 	put_sessions(manager);
+	kv_persist(manager);
 }

@@ -14,6 +14,7 @@
 #include "manager/feed.h"
 #include "manager/fence.h"
 #include "manager/guard.h"
+#include "manager/kv.h"
 #include "manager/measure.h"
 #include "manager/persist.h"
 #include "manager/pool.h"
@@ -482,6 +483,8 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 		r = feed_open(manager, setup->usage, message, SERVE_MESSAGE_BYTES);
 	if (r == 0)
 		r = open_memory(manager, &own, message);
+	if (r == 0)
+		r = kv_open(manager, message);
 	if (r < 0)
 		return r;
 	r = open_doors(manager, message);
@@ -530,6 +533,7 @@ static int turn(struct manager *manager)
 
 	loop_poll(manager->loop);
 	busy |= channel_serve_all(manager);
+	busy |= kv_turn(manager);
 	residency_pump(manager);
 	busy |= survey_pump(manager);
 	scrub_pump(manager); /* after the demands: it takes the place of a load */
@@ -551,10 +555,11 @@ static void sleep_until_needed(struct manager *manager)
 	deadline_ns = earlier(deadline_ns, measure_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, pressure_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, channel_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, kv_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, feed_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, guard_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, watchdog_deadline_ns(&manager->watchdog));
-	if (bell_prepare(manager->bell) && !channel_any_pending(manager))
+	if (bell_prepare(manager->bell) && !channel_any_pending(manager) && !kv_any_pending(manager))
 		loop_wait(manager->loop, manager->loader, deadline_ns);
 	bell_awake(manager->bell);
 }
@@ -641,6 +646,7 @@ static void close_files(struct manager *manager)
 static void leave_to_store(struct manager *manager)
 {
 	manager->loader = loader_close(manager->loader);
+	kv_leave(manager);
 	manager->worker = worker_close(manager->worker);
 	close_files(manager);
 }
@@ -650,6 +656,7 @@ static void leave_reads_behind(struct manager *manager)
 {
 	cnre_log(CNRE_LOG_WARNING, "a drive does not answer: leaving its reads to the kernel");
 	finish_cleanups(manager);
+	kv_leave(manager);
 	manager->worker = worker_close(manager->worker);
 	close_files(manager);
 	_exit(0);
@@ -671,6 +678,7 @@ void serve_close(struct manager *manager)
 		leave_reads_behind(manager);
 	manager->loader = loader_close(manager->loader); /* waits for reads: their memory must not go before them */
 	fence_close(manager);
+	kv_close(manager);
 	finish_cleanups(manager);
 	manager->worker = worker_close(manager->worker);
 	close_files(manager);

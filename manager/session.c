@@ -11,6 +11,7 @@
 #include "manager/channel.h"
 #include "manager/conversation.h"
 #include "manager/feed.h"
+#include "manager/kv.h"
 #include "manager/match.h"
 #include "manager/persist.h"
 #include "manager/reservation.h"
@@ -472,6 +473,9 @@ int session_adopt(struct manager *manager, uint32_t slot)
 	if (r < 0)
 		goto drop;
 	enter(session);
+	r = kv_adopt_session(session);
+	if (r < 0)
+		goto withdraw;
 	r = bell_add(manager->bell, session);
 	if (r < 0)
 		goto withdraw;
@@ -482,6 +486,7 @@ int session_adopt(struct manager *manager, uint32_t slot)
 	}
 	bell_remove(manager->bell, session);
 withdraw:
+	kv_end_session(session);
 	leave(session);
 	close_segments(session);
 drop:
@@ -618,6 +623,7 @@ void session_end(struct session *session, int died)
 		cnre_log(CNRE_LOG_INFO, "%s: %s (pid %d), session %u", died ? "client ended" : "detach", session->name,
 			 (int)session->peer.pid, session->number);
 	channel_finish(session);
+	kv_end_session(session);
 	survey_forget(&session->peer.question);
 	unwatch(session);
 	bell_remove(manager->bell, session);

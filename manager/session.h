@@ -13,12 +13,14 @@
 #include "manager/peer.h"
 #include "manager/worker.h"
 #include "shm/access_log.h"
+#include "shm/kv.h"
 #include "shm/ring.h"
 #include "shm/wire.h"
 
 #include <sys/types.h>
 
 struct feed_client;
+struct kv_session;
 
 #define SESSION_MESSAGE_BYTES 256
 #define SESSIONS_PER_UID_MAX 256u         /* of one user other than root (R27) */
@@ -49,6 +51,7 @@ struct session {
 	struct worker_job cleanup;        /* runs after the session left every table */
 	struct session_totals totals;     /* filled by the cleanup */
 	struct feed_client *feed;         /* of feed.c; NULL until its first visit */
+	struct kv_session *kv[CNRE_KV_NAMESPACES_PER_CLIENT]; /* NULL: none in this place */
 };
 
 struct session_table {

@@ -15,7 +15,7 @@
 
 #define SETTINGS_LIST_MAX 16u
 #define SETTINGS_FILE_BYTES_MAX (256u << 10)
-#define SETTINGS_COUNT_MAX 32u
+#define SETTINGS_COUNT_MAX 40u
 #define SETTINGS_LINE_BYTES 1024u
 
 enum settings_hugepages { SETTINGS_HUGEPAGES_AUTO, SETTINGS_HUGEPAGES_1G, SETTINGS_HUGEPAGES_2M, SETTINGS_HUGEPAGES_THP, SETTINGS_HUGEPAGES_4K };
@@ -38,7 +38,7 @@ struct settings_origin {
 };
 
 struct settings {
-	struct settings_list model, mirror, dir;
+	struct settings_list model, mirror, dir, kv_allow;
 	uint64_t ram_bytes;               /* 0: automatic */
 	uint64_t private_bytes;
 	const char *socket;               /* NULL: chosen by user id */
@@ -55,6 +55,10 @@ struct settings {
 	uint64_t scrub_ns;                /* 0: off */
 	uint32_t reads_in_flight;         /* per drive; 0: measured */
 	uint64_t read_timeout_ns;         /* 0: never */
+	uint64_t kv_ram_bytes;            /* 0: KV prefixes are not kept */
+	uint64_t kv_disk_bytes;           /* 0: as much as there is */
+	uint64_t kv_staging_bytes;        /* of each client in each namespace */
+	const char *kv_dir;               /* NULL: in memory only */
 	uint32_t keeper;                  /* enum settings_keeper */
 	uint32_t clients_max;
 	uint32_t log_level;               /* enum cnre_log_level */

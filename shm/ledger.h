@@ -44,8 +44,8 @@ static inline int cnre_ledger_add_shared(_Atomic uint64_t *word)
 /* Client: the state under a lease. READY here means the slab cannot be reused until cnre_ledger_sub. */
 static inline uint32_t cnre_ledger_load_state(const struct cnre_entry *entry)
 {
-	/* [L2] seq_cst, pairs with [L3], and with [D2] and [D5] in manager/residency.c: after EVICTING is stored no lease
-	 * raised later sees READY, and who sees READY sees the bytes. */
+	/* [L2] seq_cst, pairs with [L3], with [D2] and [D5] in manager/residency.c, and with [X1] and [X10] in
+	 * manager/kv_entry.c: after EVICTING is stored no lease raised later sees READY, and who sees READY sees the bytes. */
 	return atomic_load_explicit(&entry->state, memory_order_seq_cst);
 }
 

@@ -276,7 +276,7 @@ static int build(struct cnre_segment *segment, int numa_node, unsigned flags)
 	if (r == 0 && segment->backing == CNRE_BACKING_THP && !thp_is_allowed())
 		r = collapse(segment->base, segment->bytes);
 	if (r == 0)
-		r = touch(segment->fd, segment->base, segment->bytes, page_bytes);
+		r = (flags & CNRE_SEGMENT_SPARSE) != 0 ? 0 : touch(segment->fd, segment->base, segment->bytes, page_bytes);
 	if (r == 0)
 		r = seal(segment->fd, flags);
 	return r;

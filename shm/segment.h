@@ -34,6 +34,8 @@ struct cnre_segment {
 enum {
 	CNRE_SEGMENT_CLIENT_WRITES = 1u << 0, /* the client will map it writable: a channel or ledger */
 	CNRE_SEGMENT_NO_DUMP = 1u << 1,       /* leave it out of core dumps: a pool */
+	/* Not touched: its pages come, and are charged, as the client fills them. Where they cannot, it is that client that is killed. */
+	CNRE_SEGMENT_SPARSE = 1u << 2,
 };
 
 /*

@@ -4,7 +4,7 @@
  * prompt was copied, nor on what the store does; what is published is what a later conversation needs.
  */
 #include "engine/conversation.h"
-#include "tests/support/fake_kv_store.h"
+#include "tests/standin/fake_kv_store.h"
 #include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_olmoe.h"
 

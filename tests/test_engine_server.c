@@ -2,7 +2,7 @@
 /* engine/lines.c, request.c, conversations.c and server.c: good and hostile lines, and what conversations keep. */
 #include "engine/lines.h"
 #include "engine/server.h"
-#include "tests/support/fake_kv_store.h"
+#include "tests/standin/fake_kv_store.h"
 #include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_olmoe.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tools/route/: command lines, request lines, homes of conversations, and what the store is asked. */
-#include "tests/support/fake_kv_store.h"
+#include "tests/standin/fake_kv_store.h"
 #include "tools/route/homes.h"
 #include "tools/route/options.h"
 #include "tools/route/request.h"

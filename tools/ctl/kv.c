@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "kvstore/prefix_file.h"
+#include "tools/ctl/answer.h"
 #include "tools/ctl/format.h"
 #include "tools/ctl/kv_words.h"
 
@@ -250,6 +251,34 @@ static void print_converted(FILE *out, struct fields *fields, const json_t *answ
 			format_count(dropped, text));
 }
 
+static int is_final(const json_t *answer)
+{
+	const char *state = json_string_value(json_object_get(answer, "state"));
+
+	return state == NULL || strcmp(state, "running") != 0;
+}
+
+static int check(const json_t *answer, char message[CTL_MESSAGE_BYTES])
+{
+	const char *state = json_string_value(json_object_get(answer, "state")),
+		   *error = json_string_value(json_object_get(answer, "error"));
+	char reason[256];
+
+	if (state == NULL || strcmp(state, "failed") != 0)
+		return 0;
+	(void)snprintf(reason, sizeof reason, "%s", error == NULL ? "" : error);
+	answer_make_text_printable(reason);
+	(void)snprintf(message, CTL_MESSAGE_BYTES, "%s: what there is of the file is no prefix", reason);
+	return -EIO;
+}
+
+static int is_export(const json_t *answer)
+{
+	const char *kind = json_string_value(json_object_get(answer, "kind"));
+
+	return kind == NULL ? json_object_get(answer, "present") == NULL : strcmp(kind, "export") == 0;
+}
+
 /* What was asked shows in what is answered. */
 static void print(FILE *out, struct fields *fields, const json_t *answer)
 {
@@ -259,7 +288,7 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 		fprintf(out, "no store of KV prefixes: start cnre-managerd with --kv-ram SIZE\n");
 	} else if (json_object_get(answer, "dropped") != NULL) {
 		print_converted(out, fields, answer);
-	} else if (json_object_get(answer, "present") != NULL) {
+	} else if (json_object_get(answer, "blocks") != NULL && !is_export(answer)) {
 		print_moved(out, fields, answer, "imported");
 		fprintf(out, "; %s blocks were there already\n",
 			format_count(fields_number(fields, answer, "present"), text));
@@ -282,6 +311,9 @@ const struct verb verb_kv = {
 	.file = file,
 	.abandon_file = abandon_file,
 	.file_ns = VERB_FILE_NS,
+	.follow_request = "{\"verb\":\"kv\",\"action\":\"transfer\"}",
+	.is_final = is_final,
+	.check = check,
 	.is_order = is_order,
 	.print = print,
 };

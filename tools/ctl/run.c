@@ -94,10 +94,13 @@ static int ask_json(const struct run *run, const char *request, const int *file,
 	return r;
 }
 
-/* Asks on until the answer is final, or time is up: then the last answer says how far it came. */
+/*
+ * Asks on until the answer is final, or time is up: then the last answer says how far it came. A file takes as long as its
+ * drive does.
+ */
 static int follow(const struct run *run, json_t **answer, char message[CTL_MESSAGE_BYTES])
 {
-	int64_t deadline_ns = cnre_clock_deadline_ns(VERB_FOLLOW_NS);
+	int64_t deadline_ns = cnre_clock_deadline_ns(run->file != NULL && run->verb->file_ns > 0 ? run->verb->file_ns : VERB_FOLLOW_NS);
 
 	while (run->verb->follow_request != NULL && !run->verb->is_final(*answer) &&
 	       cnre_clock_left_ns(deadline_ns) > 0) {

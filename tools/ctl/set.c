@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cnrectl set ram SIZE: changes the expert budget while clients run. */
+/* cnrectl set ram SIZE, set kv-ram SIZE: changes a budget while clients run. */
 #include "tools/ctl/verb.h"
 
 #include "base/size.h"
@@ -14,16 +14,16 @@ static int request(int argc, char *const *argv, json_t **ret_request, char messa
 	uint64_t bytes;
 
 	if (argc != 3) {
-		(void)snprintf(message, CTL_MESSAGE_BYTES, "needs a setting and its value: set ram SIZE");
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "needs a setting and its value: set ram SIZE, or set kv-ram SIZE");
 		return -EINVAL;
 	}
-	if (strcmp(argv[1], "ram") != 0) {
-		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.64s: no such setting: ram is what can be set", argv[1]);
+	if (strcmp(argv[1], "ram") != 0 && strcmp(argv[1], "kv-ram") != 0) {
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.64s: no such setting: ram and kv-ram can be set", argv[1]);
 		return -EINVAL;
 	}
 	if (cnre_size_parse(argv[2], &bytes) < 0) {
 		(void)snprintf(message, CTL_MESSAGE_BYTES,
-			       "ram %.64s: not a size: write bytes or a number with K, M, G or T", argv[2]);
+			       "%.16s %.64s: not a size: write bytes or a number with K, M, G or T", argv[1], argv[2]);
 		return -EINVAL;
 	}
 	made = json_pack("{s:s, s:s, s:s}", "verb", "set", "key", argv[1], "value", argv[2]);
@@ -45,8 +45,8 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 
 const struct verb verb_set = {
 	.name = "set",
-	.arguments = "ram SIZE",
-	.summary = "change the expert budget now; clients go on",
+	.arguments = "ram SIZE | kv-ram SIZE",
+	.summary = "change a budget now; clients go on",
 	.request = request,
 	.is_order = verb_is_order,
 	.print = print,

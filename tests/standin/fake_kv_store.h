@@ -4,8 +4,8 @@
  * link no client. Exact to the token, one thread, published at once. Knobs make it fail as a real one may. A call that the
  * contract forbids (a read after unpin, a commit without a stage) is counted in misuses.
  */
-#ifndef CNRE_TESTS_SUPPORT_FAKE_KV_STORE_H
-#define CNRE_TESTS_SUPPORT_FAKE_KV_STORE_H
+#ifndef CNRE_TESTS_STANDIN_FAKE_KV_STORE_H
+#define CNRE_TESTS_STANDIN_FAKE_KV_STORE_H
 
 #include "cnre/cnre.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See fake_kv_store.h. Blocks in an array; a parent is an index into it, -1 the root. */
-#include "tests/support/fake_kv_store.h"
+#include "tests/standin/fake_kv_store.h"
 
 #include <errno.h>
 #include <stdio.h>

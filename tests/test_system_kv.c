@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* KV prefixes through a real manager: shared between processes, over restarts and through files, within the budget. */
+#include "tests/support/child.h"
+#include "tests/support/kv.h"
+#include "tests/support/world.h"
+#include "tests/support/world_client.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(system_kv, .timeout = 120);
+
+enum { TOKENS = 20 * (int)KV_TEST_BLOCK + 5 };
+
+#define NO_EXPERTS 1u /* as little reservation as there is */
+
+struct person {
+	const struct world *world;
+	const char *space;
+	unsigned seed;
+	uid_t uid;
+};
+
+static struct cnre_kv *open_kv(struct cnre *client, const char *space)
+{
+	struct cnre_kv_identity identity = kv_test_identity();
+	struct cnre_kv *kv = NULL;
+	int r = cnre_kv_open(client, space, &identity, &kv);
+
+	cr_assert_eq(r, 0, "cnre_kv_open: %s", strerror(-r));
+	return kv;
+}
+
+/* In a child: what a conversation's match covers, every byte compared; 0 where nothing does. */
+static int read_in_child(void *context)
+{
+	const struct person *person = context;
+	struct cnre_options options = {.size = sizeof options, .socket = person->world->socket, .reserve_bytes = NO_EXPERTS, .timeout_ns = 10000000000LL};
+	struct cnre_kv_identity identity = kv_test_identity();
+	int32_t tokens[TOKENS];
+	struct cnre_kv *kv;
+	struct cnre *client;
+	int covered;
+
+	if (person->uid != 0 && setresuid(person->uid, person->uid, person->uid) < 0)
+		return 250;
+	if (cnre_attach(&client, person->world->model, &options) < 0)
+		return 251;
+	if (cnre_kv_open(client, person->space, &identity, &kv) < 0)
+		return 252;
+	kv_test_tokens(person->seed, 0, tokens, TOKENS);
+	covered = kv_test_read(kv, tokens, TOKENS);
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	return covered < 0 ? 253 : covered == TOKENS ? 1 : covered == 0 ? 0 : 2;
+}
+
+static int read_by(const struct world *world, const char *space, unsigned seed, uid_t uid)
+{
+	struct person person = {.world = world, .space = space, .seed = seed, .uid = uid};
+
+	return child_wait(child_start(read_in_child, &person));
+}
+
+static void open_world(struct world *world)
+{
+	world_open(world);
+	world_generate(world, NULL);
+}
+
+static uint64_t kv_number(const struct world *world, const char *field)
+{
+	char output[1 << 16] = "", *at;
+	const char *arguments[] = {"--socket", world->socket, "kv", "--json", NULL};
+
+	cr_assert_eq(world_run("cnrectl", arguments, output, sizeof output), 0);
+	at = strstr(output, field);
+	cr_assert_not_null(at, "%s in %s", field, output);
+	at += strlen(field);
+	return strtoull(at + strcspn(at, "0123456789"), NULL, 10);
+}
+
+static int nothing_to_save(void *context)
+{
+	const struct world *world = context;
+
+	return kv_number(world, "\"disk_blocks\"") == kv_number(world, "\"blocks\"");
+}
+
+Test(system_kv, what_one_process_publishes_another_reads_byte_for_byte)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS];
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", NULL}), 0);
+	cr_assert_eq(read_by(&world, NULL, 1, 0), 0, "nothing is there yet");
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	cr_assert_eq(read_by(&world, NULL, 1, 0), 1);
+	cr_assert_eq(read_by(&world, NULL, 2, 0), 0, "other tokens");
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 0, "it is all there");
+	cr_assert_eq(world_stat(&world, "kv_published"), 21);
+	cr_assert_eq(world_stat(&world, "kv_resident_blocks"), 21);
+	cr_assert_gt(world_stat(&world, "kv_hit_tokens"), 0);
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+Test(system_kv, blocks_and_clients_outlive_the_manager)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	struct cnre_kv_chain *held;
+	int32_t tokens[TOKENS], more[TOKENS];
+	const void *data;
+	uint64_t bytes;
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", "--keeper", "auto", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	cr_assert_eq(cnre_kv_match(kv, tokens, TOKENS, NULL, 0, &held), TOKENS);
+	world_kill_manager(&world);
+	world_await_epoch(&world, 2);
+	cr_assert_eq(cnre_kv_block(held, 3, 0, &data, &bytes), (int)KV_TEST_BLOCK);
+	cr_assert_eq(kv_test_check(data, bytes, tokens, 4 * (size_t)KV_TEST_BLOCK), 0);
+	cnre_kv_release(held);
+	cr_assert_eq(read_by(&world, NULL, 1, 0), 1, "a new client finds them in the new manager");
+	kv_test_tokens(2, 0, more, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, more, TOKENS), 21, "the old client goes on in the new manager");
+	cr_assert_eq(read_by(&world, NULL, 2, 0), 1);
+	cr_assert_eq(world_stat(&world, "kv_resident_blocks"), 42);
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+Test(system_kv, a_cold_start_finds_what_was_saved)
+{
+	char folder[160];
+	const char *options[] = {"--kv-ram", "16M", "--kv-dir", folder, NULL};
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS];
+
+	open_world(&world);
+	(void)snprintf(folder, sizeof folder, "%s/kv", world.directory);
+	cr_assert_gt(world_start(&world, options), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, "chat");
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	cr_assert(world_wait_until(nothing_to_save, &world, 20));
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	(void)world_stop(&world, SIGKILL);
+	cr_assert_gt(world_start(&world, options), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, "chat");
+	cr_assert_eq(kv_test_await(kv, tokens, TOKENS, TOKENS), TOKENS);
+	cr_assert_eq(world_stat(&world, "kv_resident_blocks"), 0, "known, and not read yet");
+	cr_assert_eq(kv_test_read(kv, tokens, TOKENS), TOKENS);
+	cr_assert_eq(world_stat(&world, "kv_resident_blocks"), 21);
+	cr_assert_eq(read_by(&world, "other", 1, 0), 0, "of another namespace");
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+Test(system_kv, the_budget_holds_and_what_is_leased_stays)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	struct cnre_kv_chain *held;
+	int32_t tokens[TOKENS];
+	const void *data;
+	uint64_t bytes;
+
+	open_world(&world);
+	/* 4 MiB are 102 blocks of 40 KiB; ten conversations are 210. */
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "4M", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	cr_assert_eq(cnre_kv_match(kv, tokens, TOKENS, NULL, 0, &held), TOKENS);
+	for (unsigned seed = 2; seed <= 11; seed++) {
+		int32_t other[TOKENS];
+
+		kv_test_tokens(seed, 0, other, TOKENS);
+		cr_assert_eq(kv_test_publish(kv, other, TOKENS), 21, "conversation %u", seed);
+		cr_assert_leq(world_stat(&world, "kv_resident_bytes"), 4u << 20);
+	}
+	cr_assert_gt(world_stat(&world, "kv_evictions"), 100);
+	for (size_t i = 0; i < 20; i++) {
+		cr_assert_eq(cnre_kv_block(held, i, 0, &data, &bytes), (int)KV_TEST_BLOCK);
+		cr_assert_eq(kv_test_check(data, bytes, tokens, (i + 1) * (size_t)KV_TEST_BLOCK), 0, "block %zu", i);
+	}
+	cnre_kv_release(held);
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+Test(system_kv, a_budget_that_shrinks_gives_memory_back)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS];
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "32M", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	for (unsigned seed = 1; seed <= 10; seed++) {
+		kv_test_tokens(seed, 0, tokens, TOKENS);
+		cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	}
+	cr_assert_gt(kv_number(&world, "\"pool_bytes\""), 8u << 20);
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "set", "kv-ram", "4M", NULL}, NULL, 0), 0);
+	cr_assert_leq(kv_number(&world, "\"pool_bytes\""), 4u << 20);
+	cr_assert_eq(kv_test_read(kv, tokens, TOKENS) >= 0, 1);
+	kv_test_tokens(99, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21, "and it goes on within less");
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+Test(system_kv, invalidate_drops_one_identity_and_no_other)
+{
+	struct cnre_kv_identity identity = kv_test_identity();
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv, *salted;
+	int32_t tokens[TOKENS];
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	identity.salt = "tenant";
+	cr_assert_eq(cnre_kv_open(client, NULL, &identity, &salted), 0);
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	cr_assert_eq(kv_test_read(salted, tokens, TOKENS), 0);
+	cr_assert_eq(kv_test_publish(salted, tokens, TOKENS), 21);
+	cr_assert_eq(cnre_kv_invalidate(kv), 21);
+	cr_assert_eq(kv_test_read(kv, tokens, TOKENS), 0);
+	cr_assert_eq(kv_test_read(salted, tokens, TOKENS), TOKENS);
+	cr_assert_eq(cnre_kv_invalidate(kv), 0);
+	cnre_kv_close(kv);
+	cnre_kv_close(salted);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+Test(system_kv, users_share_what_is_configured_and_nothing_else)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *own, *team;
+	int32_t tokens[TOKENS];
+
+	if (geteuid() != 0)
+		cr_skip_test("other users need root");
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", "--socket-mode", "0666", "--kv-allow",
+							       "team=user:1001,user:1002", NULL}),
+		     0);
+	client = world_attach(&world, NO_EXPERTS);
+	own = open_kv(client, "private");
+	team = open_kv(client, "team");
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(own, tokens, TOKENS), 21);
+	cr_assert_eq(kv_test_publish(team, tokens, TOKENS), 21);
+	cr_expect_eq(read_by(&world, "private", 1, 1001), 0, "the same name is another namespace");
+	cr_expect_eq(read_by(&world, NULL, 1, 1001), 0);
+	cr_expect_eq(read_by(&world, "team", 1, 1001), 1);
+	cr_expect_eq(read_by(&world, "team", 1, 1002), 1);
+	cr_expect_eq(read_by(&world, "team", 1, 1003), 252, "not a member: refused at open");
+	cnre_kv_close(own);
+	cnre_kv_close(team);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+static int publish_in_child(void *context)
+{
+	const struct person *person = context;
+	struct cnre_options options = {.size = sizeof options, .socket = person->world->socket, .reserve_bytes = NO_EXPERTS, .timeout_ns = 10000000000LL};
+	struct cnre_kv_identity identity = kv_test_identity();
+	int32_t tokens[TOKENS];
+	struct cnre_kv *kv;
+	struct cnre *client;
+	int r = cnre_attach(&client, person->world->model, &options);
+
+	if (r == 0)
+		r = cnre_kv_open(client, NULL, &identity, &kv);
+	if (r < 0)
+		return 250;
+	for (unsigned seed = 1; seed <= 5; seed++) {
+		kv_test_tokens(seed, 32, tokens, TOKENS);
+		if (kv_test_publish(kv, tokens, TOKENS) < 0)
+			return 251;
+	}
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	return 0;
+}
+
+/* Two engines get the same prompts at once: one of them may compute for nothing, but there is one set of blocks. */
+Test(system_kv, the_same_prefix_from_two_processes_is_stored_once)
+{
+	struct world world;
+	struct person person = {.world = &world};
+	pid_t child[3];
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "32M", NULL}), 0);
+	for (int i = 0; i < 3; i++)
+		child[i] = child_start(publish_in_child, &person);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(child_wait(child[i]), 0);
+	/* Five conversations of 21 blocks, of which the first two are common. */
+	cr_assert_eq(world_stat(&world, "kv_resident_blocks"), 5 * 21 - 4 * 2);
+	cr_assert_eq(world_stat(&world, "kv_published"), 5 * 21 - 4 * 2);
+	cr_assert_eq(kv_number(&world, "\"pinned_blocks\""), 0);
+	world_close(&world);
+}
+
+/* Nothing that an engine calls while it decodes asks the manager for anything. */
+Test(system_kv, a_stopped_manager_delays_neither_match_nor_publish)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS], more[TOKENS];
+	int r;
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	kv_test_tokens(0, 0, tokens, TOKENS);
+	kv_test_tokens(2, 64, more, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	cr_assert_eq(kv_test_read(kv, tokens, TOKENS), TOKENS);
+	cr_assert_eq(kill(world.manager, SIGSTOP), 0);
+	(void)alarm(20); /* a call that waits for the manager ends the test */
+	for (int i = 0; i < 100; i++)
+		cr_assert_eq(kv_test_read(kv, tokens, TOKENS), TOKENS);
+	r = kv_test_commit(kv, more, TOKENS);
+	cr_assert_eq(r, 17, "staged and handed over: %d", r);
+	cr_assert_eq(kv_test_read(kv, more, TOKENS), 64, "and not there yet");
+	(void)alarm(0);
+	cr_assert_eq(kill(world.manager, SIGCONT), 0);
+	cr_assert_eq(kv_test_await(kv, more, TOKENS, TOKENS), TOKENS);
+	cr_assert_eq(kv_test_read(kv, more, TOKENS), TOKENS);
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+/* An engine that ends with its last token has published it all the same. */
+Test(system_kv, what_was_handed_over_is_stored_although_its_client_detached_at_once)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS];
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", NULL}), 0);
+	for (unsigned seed = 1; seed <= 5; seed++) {
+		client = world_attach(&world, NO_EXPERTS);
+		kv = open_kv(client, NULL);
+		kv_test_tokens(seed, 0, tokens, TOKENS);
+		cr_assert_eq(kv_test_commit(kv, tokens, TOKENS), 21);
+		cnre_kv_close(kv);
+		cnre_detach(client);
+		client = world_attach(&world, NO_EXPERTS);
+		kv = open_kv(client, NULL);
+		cr_assert_eq(kv_test_await(kv, tokens, TOKENS, TOKENS), TOKENS, "conversation %u", seed);
+		cr_assert_eq(kv_test_read(kv, tokens, TOKENS), TOKENS);
+		cnre_kv_close(kv);
+		cnre_detach(client);
+	}
+	world_close(&world);
+}
