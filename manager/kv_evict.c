@@ -62,58 +62,81 @@ static double value_of(const struct kv_namespace *space, uint32_t index, int64_t
 }
 
 /*
- * One pass over the entries. A leaf below a cheap block is worth less than others by how it came to be used: with its
- * parents, or not at all. The least valuable candidates are tried in turn, since the first may be leased.
+ * One pass over the entries, which takes up to a millisecond: so what it finds serves the next evictions, too. A leaf below a
+ * cheap block is worth less than others by how it came to be used: with its parents, or not at all.
  */
-#define TRIED 16u
-
-struct best {
-	uint32_t index[TRIED];
-	double value[TRIED];
-	uint32_t count;
-};
-
-static void keep(struct best *best, uint32_t index, double value)
+static void keep(struct kv_victims *victims, const struct kv_victim *victim)
 {
-	uint32_t at = best->count < TRIED ? best->count++ : TRIED - 1;
+	uint32_t at = victims->count < KV_VICTIMS ? victims->count++ : KV_VICTIMS - 1;
 
-	while (at > 0 && best->value[at - 1] > value) {
-		best->value[at] = best->value[at - 1];
-		best->index[at] = best->index[at - 1];
-		at--;
-	}
-	best->value[at] = value;
-	best->index[at] = index;
+	for (; at > 0 && victims->victim[at - 1].value > victim->value; at--)
+		victims->victim[at] = victims->victim[at - 1];
+	victims->victim[at] = *victim;
 }
 
-uint32_t kv_evict_choose(struct kv_namespace *space, int on_disk)
+static void look(const struct kv_namespace *space, int on_disk, struct kv_victims *ret_victims)
 {
 	int64_t now_ns = cnre_clock_now_ns();
-	struct best best = {.count = 0};
 
+	*ret_victims = (struct kv_victims){.looked_ns = now_ns};
 	for (uint32_t i = 0; i < space->entry_count; i++) {
-		double value;
+		struct kv_victim victim = {.index = i};
 
 		if (!is_candidate(space, i, on_disk))
 			continue;
-		value = value_of(space, i, now_ns);
+		victim.value = value_of(space, i, now_ns);
+		victim.uses = space->note[i].uses;
+		victim.id = space->entry[i].id;
 		/* Ledgers last: a look at one for each client, at few entries. */
-		if ((best.count < TRIED || value < best.value[TRIED - 1]) && !kv_is_leased(space, i))
-			keep(&best, i, value);
+		if ((ret_victims->count < KV_VICTIMS || victim.value < ret_victims->victim[KV_VICTIMS - 1].value) &&
+		    !kv_is_leased(space, i))
+			keep(ret_victims, &victim);
 	}
-	for (uint32_t i = 0; i < best.count; i++) {
-		uint32_t leaf = descend(space, best.index[i], on_disk);
+}
+
+static int is_as_it_was(const struct kv_namespace *space, const struct kv_victim *victim, int on_disk)
+{
+	return is_candidate(space, victim->index, on_disk) && space->entry[victim->index].id == victim->id &&
+	       space->note[victim->index].uses == victim->uses;
+}
+
+/* The next of them that can go. */
+static uint32_t choose(const struct kv_namespace *space, struct kv_victims *victims, int on_disk)
+{
+	for (; victims->next < victims->count; victims->next++) {
+		const struct kv_victim *victim = &victims->victim[victims->next];
+		uint32_t leaf = is_as_it_was(space, victim, on_disk) ? descend(space, victim->index, on_disk) : CNRE_KV_NONE;
 
 		if (leaf != CNRE_KV_NONE)
-			return leaf;
+			return leaf; /* and, if that was another, this one when its children are gone */
 	}
 	return CNRE_KV_NONE;
 }
 
+uint32_t kv_evict_choose(struct kv_namespace *space, int on_disk)
+{
+	struct kv_victims victims;
+
+	look(space, on_disk, &victims);
+	return choose(space, &victims, on_disk);
+}
+
+static uint32_t choose_in_memory(struct kv_namespace *space)
+{
+	uint32_t index = CNRE_KV_NONE;
+
+	if (cnre_clock_now_ns() - space->victims.looked_ns < KV_VICTIMS_NS)
+		index = choose(space, &space->victims, 0);
+	if (index != CNRE_KV_NONE)
+		return index;
+	look(space, 0, &space->victims);
+	return choose(space, &space->victims, 0);
+}
+
 int kv_evict_one(struct kv_namespace *space)
 {
-	for (uint32_t i = 0; i < TRIED; i++) {
-		uint32_t index = kv_evict_choose(space, 0);
+	for (uint32_t i = 0; i < KV_VICTIMS; i++) {
+		uint32_t index = choose_in_memory(space);
 
 		if (index == CNRE_KV_NONE)
 			return -ENOSPC;
@@ -143,7 +166,7 @@ static uint64_t leased_bytes(const struct kv_session *client)
 /* The library holds less than pin_bytes_max and one block at any time, however its threads interleave. */
 static int is_in_breach(const struct kv_session *client)
 {
-	uint64_t allowed = 2 * client->space->directory->pin_bytes_max;
+	uint64_t allowed = 2 * kv_pin_bytes_max(client->space->store);
 
 	return leased_bytes(client) > allowed && leased_bytes(client) > allowed;
 }
@@ -160,7 +183,7 @@ void kv_evict_enforce(struct kv_namespace *space)
 		if (cnre_log_allowed(&space->store->log_limit, cnre_clock_now_ns()))
 			cnre_log(CNRE_LOG_WARNING,
 				 "kv: session %u leases more of %.64s than it may (%llu bytes): its leases there no longer count",
-				 client->number, space->name, (unsigned long long)space->directory->pin_bytes_max);
+				 client->number, space->name, (unsigned long long)kv_pin_bytes_max(space->store));
 		kv_session_end(client, 1);
 	}
 }

@@ -187,7 +187,7 @@ static void found_one(struct kv_namespace *space, const struct kv_block *block)
 			kv_set_on_disk(space, index, 1);
 		return;
 	}
-	if (kv_room(block->bytes) > space->directory->pin_bytes_max)
+	if (kv_room(block->bytes) > kv_pin_bytes_max(space->store))
 		return; /* of a manager with more memory */
 	index = kv_entry_take(space);
 	if (index == CNRE_KV_NONE)

@@ -19,9 +19,13 @@
 #define KV_SEGMENTS_WANTED 16u            /* a budget is cut into about so many, so that it can move in steps */
 #define KV_SEGMENT_BYTES_MIN (2ull << 20)
 #define KV_PIN_SHARE 4u                   /* of the budget: what one client may lease at once */
-#define KV_BLOCK_BYTES_GUESS (1ull << 20) /* how many entries a namespace has, where nobody says */
-#define KV_ENTRIES_MIN 1024u
+#define KV_ENTRIES_MIN 256u
 #define KV_ENTRIES_DEFAULT_MAX 65536u
+#define KV_BLOCK_BYTES_LEAST (64ull << 10) /* so small a block has an entry, as long as the index is not too large: */
+#define KV_INDEX_SHARE 32u                /* of the budget, for blocks in memory; */
+#define KV_FILES_SHARE 16u                /* and for those that are in files only, */
+#define KV_FILE_BYTES_LEAST (1ull << 20)  /* of so many bytes each */
+#define KV_FOLDERS_AT_START 8u            /* namespaces that are made for folders of files before anybody opens them */
 #define KV_STAGING_SHARE 2u               /* a block fits at least so many times into a staging segment */
 #define KV_EVICTIONS_PER_TURN 64u         /* for one block; then whole runs are freed */
 #define KV_DESCENTS_MAX 4096u             /* from a victim to a leaf: longer chains wait for the next try */
@@ -32,10 +36,14 @@
 #define KV_REMOVES_MAX 8u
 #define KV_LOG_PER_TURN 2048u             /* uses of all clients that one turn takes up */
 #define KV_LOG_SHARE 256u                  /* of one client */
-#define KV_LOG_EVERY_NS 100000000LL
+#define KV_LOG_EVERY_NS 100000000LL       /* while somebody writes */
+#define KV_LOG_IDLE_NS 1000000000LL
 #define KV_TRIM_EVERY_NS 100000000LL      /* looks at what waits for leases to end */
 #define KV_SAVE_RETRY_NS (30 * 1000000000LL) /* after a file could not be written */
 #define KV_RESCAN_NS (5 * 1000000000LL)   /* other managers write to the same folders */
+#define KV_MEMORY_RETRY_NS (30 * 1000000000LL) /* after a segment could not be made */
+#define KV_VICTIMS_NS 1000000000LL        /* so long the least valuable blocks of one look are taken as such */
+#define KV_REPORT_WORDS (1u << 20)        /* ledger words that one report looks at: a millisecond */
 #define KV_CLOSE_NS (5 * 1000000000LL)
 #define KV_NO_PLACE UINT64_MAX
 #define KV_LOG_LINES 20u                  /* in 10 s */
@@ -68,6 +76,7 @@ struct kv_making {                        /* a segment on its way, made by a wor
 	struct cnre_segment memory;
 	uint64_t bytes;
 	int status, is_under_way;
+	int64_t retry_ns;                 /* not before */
 };
 
 struct kv_scan {                          /* of a namespace's folder */
@@ -87,6 +96,21 @@ struct kv_access;
 struct kv_session;
 struct kv_transfer;
 
+#define KV_VICTIMS 16u
+
+struct kv_victim {
+	uint32_t index;
+	uint32_t uses;                    /* then; one that was used since is none any more */
+	uint64_t id;                      /* entries are used again */
+	double value;
+};
+
+struct kv_victims {                       /* of one look at all entries, the least valuable first */
+	struct kv_victim victim[KV_VICTIMS];
+	uint32_t count, next;
+	int64_t looked_ns;
+};
+
 struct kv_namespace {
 	struct kv_store *store;
 	uint32_t number;
@@ -104,6 +128,7 @@ struct kv_namespace {
 	struct kv_segment *segment;       /* [CNRE_KV_SEGMENTS_MAX] */
 	uint32_t segments_made;
 	struct kv_making making;
+	struct kv_victims victims;        /* of those in memory */
 	uint64_t pool_bytes, resident_bytes, disk_bytes;
 	uint32_t resident_blocks, disk_blocks;
 	struct kv_folder *folder;         /* NULL: no files */
@@ -153,6 +178,7 @@ struct kv_store {
 	uint32_t space_count;
 	uint64_t budget_bytes;
 	uint64_t staging_bytes;
+	uint32_t blocks_max;              /* of each namespace; 0: by the budget */
 	struct kv_disk *disk;             /* NULL: no --kv-dir */
 	struct loop_source disk_source;
 	uint64_t disk_limit_bytes;        /* 0: none */
@@ -160,7 +186,7 @@ struct kv_store {
 	uint32_t draining_count;
 	uint32_t copies, loads, removes;  /* under way */
 	uint32_t turn;                    /* with whom the next one begins */
-	int64_t log_due_ns, trim_due_ns;
+	int64_t log_due_ns, log_heard_ns, trim_due_ns;
 	int has_more;
 	struct kv_access *access;
 	struct kv_transfer *transfer;     /* the last one; NULL: there was none */
@@ -217,6 +243,9 @@ uint64_t kv_memory_bytes(const struct kv_store *store); /* that there is, and is
 int kv_memory_has_too_much(const struct kv_store *store);
 void kv_memory_persist(struct kv_namespace *space);
 int kv_memory_adopt(struct kv_namespace *space, uint32_t segment, int fd);
+
+/* What one client may lease at once: a quarter of the budget. */
+uint64_t kv_pin_bytes_max(const struct kv_store *store);
 
 /* ---- kv_evict.c ---- */
 /* The block that is worth least and can go, a leaf; CNRE_KV_NONE: none can. on_disk: of those with a file. */

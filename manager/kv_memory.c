@@ -9,6 +9,7 @@
 #include "manager/kv_inner.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "manager/keep_wire.h"
@@ -34,7 +35,7 @@ uint64_t kv_memory_bytes(const struct kv_store *store)
 
 	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
 		if (store->space[i] != NULL)
-			bytes += store->space[i]->pool_bytes +
+			bytes += store->space[i]->directory_segment.bytes + store->space[i]->pool_bytes +
 				 (store->space[i]->making.is_under_way ? store->space[i]->making.bytes : 0);
 	return bytes;
 }
@@ -100,12 +101,14 @@ static void made(struct worker_job *job)
 	int r = making->status;
 
 	making->is_under_way = 0;
+	making->retry_ns = 0;
 	if (r == 0)
 		r = enter(space, space->segments_made, &making->memory);
 	if (r < 0) {
 		cnre_log(CNRE_LOG_WARNING, "kv: no memory for %.64s: %s: it evicts instead; see --kv-ram", space->name,
 			 strerror(-r));
 		cnre_segment_close(&making->memory);
+		making->retry_ns = cnre_clock_now_ns() + KV_MEMORY_RETRY_NS;
 		return;
 	}
 	name_of(space, space->segments_made - 1, name);
@@ -120,6 +123,8 @@ static int grow(struct kv_namespace *space, uint64_t block_bytes)
 
 	if (space->making.is_under_way)
 		return 1;
+	if (cnre_clock_now_ns() < space->making.retry_ns)
+		return 0;
 	if (used + bytes > store->budget_bytes && used + kv_room(block_bytes) <= store->budget_bytes)
 		bytes = (store->budget_bytes - used) & ~(uint64_t)(EXTENT_GRAIN - 1); /* the last one is smaller */
 	if (used + bytes > store->budget_bytes || space->segments_made == CNRE_KV_SEGMENTS_MAX)

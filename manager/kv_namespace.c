@@ -20,16 +20,26 @@
 _Static_assert(KV_MESSAGE_BYTES == 256u, "as long as an answer of the control plane");
 _Static_assert(KV_DISK_FOLDER_BYTES <= CNRE_KV_NAME_BYTES, "every folder can be a namespace");
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* As many blocks as memory and files can hold, within a share of the budget: the index is memory, too. */
 static uint32_t entries_for(const struct kv_store *store)
 {
-	uint64_t entries = store->budget_bytes / KV_BLOCK_BYTES_GUESS;
+	uint64_t budget_bytes = store->budget_bytes, entry_bytes = sizeof(struct cnre_kv_entry), entries, files = 0;
 
+	if (store->blocks_max > 0)
+		return store->blocks_max;
+	entries = least(budget_bytes / KV_BLOCK_BYTES_LEAST, budget_bytes / KV_INDEX_SHARE / entry_bytes);
 	if (store->disk != NULL)
-		entries = store->disk_limit_bytes == 0 ? KV_ENTRIES_DEFAULT_MAX :
-							 entries + store->disk_limit_bytes / KV_BLOCK_BYTES_GUESS;
+		files = least(store->disk_limit_bytes == 0 ? UINT64_MAX : store->disk_limit_bytes / KV_FILE_BYTES_LEAST,
+			      budget_bytes / KV_FILES_SHARE / entry_bytes);
+	entries += files;
 	if (entries < KV_ENTRIES_MIN)
 		return KV_ENTRIES_MIN;
-	return entries < KV_ENTRIES_DEFAULT_MAX ? (uint32_t)entries : KV_ENTRIES_DEFAULT_MAX;
+	return (uint32_t)least(entries, KV_ENTRIES_DEFAULT_MAX);
 }
 
 static uint32_t power_of_two(uint32_t least)
@@ -100,7 +110,8 @@ static int create_directory(struct kv_namespace *space)
 	directory->number = space->number;
 	directory->entry_count = space->entry_count;
 	directory->bucket_count = buckets;
-	directory->pin_bytes_max = space->store->budget_bytes / KV_PIN_SHARE;
+	/* [G2] relaxed: nobody has the segment yet. */
+	atomic_store_explicit(&directory->pin_bytes_max, kv_pin_bytes_max(space->store), memory_order_relaxed);
 	cnre_kv_index_init(directory);
 	cnre_segment_publish(&directory->header);
 	return 0;

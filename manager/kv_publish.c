@@ -273,7 +273,7 @@ static int check_request(const struct kv_session *client, const struct cnre_kv_r
 		return -EINVAL;
 	if (request->bytes == 0 || request->bytes > staging_bytes || request->staging_off > staging_bytes - request->bytes)
 		return -EINVAL;
-	if (kv_room(request->bytes) > client->space->directory->pin_bytes_max)
+	if (kv_room(request->bytes) > kv_pin_bytes_max(client->space->store))
 		return -E2BIG;
 	return (request->flags & ~(uint32_t)(CNRE_KV_ENTRY_POINT | CNRE_KV_ENTRY_CHECKPOINTS)) == 0 ? 0 : -EINVAL;
 }

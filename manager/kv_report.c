@@ -91,12 +91,17 @@ static json_t *report_prefixes(const struct kv_namespace *space)
 
 /* ---- namespaces ---- */
 
+/* Of the first KV_REPORT_WORDS words of ledgers, where there are more. */
 static uint64_t count_pinned(const struct kv_namespace *space)
 {
-	uint64_t count = 0;
+	uint64_t count = 0, words_left = KV_REPORT_WORDS;
 
-	for (uint32_t i = 0; i < space->entry_count; i++)
-		count += kv_state(&space->entry[i]) != (enum cnre_state)CNRE_KV_STATE_FREE && kv_is_leased(space, i);
+	for (uint32_t i = 0; i < space->entry_count && words_left > space->session_count; i++) {
+		if (kv_state(&space->entry[i]) == (enum cnre_state)CNRE_KV_STATE_FREE)
+			continue;
+		count += kv_is_leased(space, i) != 0;
+		words_left -= space->session_count;
+	}
 	return count;
 }
 

@@ -64,7 +64,7 @@ static void open_folders(struct kv_store *store)
 	for (int i = 0; i < count; i++) {
 		struct kv_namespace *space;
 
-		if (store->space_count < CNRE_KV_NAMESPACES_MAX && kv_access_is_name(names[i]))
+		if (store->space_count < KV_FOLDERS_AT_START && kv_access_is_name(names[i]))
 			(void)kv_namespace_named(store, names[i], &space); /* else when somebody opens it */
 		free(names[i]);
 	}
@@ -80,6 +80,7 @@ static void read_settings(struct kv_store *store)
 		store->budget_bytes = manager->state->kv_budget_bytes; /* `set kv-ram` outlives who was told */
 	store->budget_bytes &= ~(uint64_t)(EXTENT_GRAIN - 1);
 	store->staging_bytes = cnre_size_align_up(manager->settings->kv_staging_bytes, CNRE_PAGE_BYTES);
+	store->blocks_max = manager->settings->kv_blocks;
 	store->log_limit.burst = KV_LOG_LINES;
 }
 
@@ -164,6 +165,8 @@ static int serve_clients(struct kv_store *store, int is_log_due)
 	kv_session_drain(store);
 	store->turn++;
 	store->has_more = words_left == 0;
+	if (words_left < KV_LOG_PER_TURN)
+		store->log_heard_ns = cnre_clock_now_ns();
 	return busy;
 }
 
@@ -194,7 +197,7 @@ int kv_turn(struct manager *manager)
 	is_log_due = now_ns >= store->log_due_ns || store->has_more;
 	busy = serve_clients(store, is_log_due);
 	if (is_log_due)
-		store->log_due_ns = now_ns + KV_LOG_EVERY_NS;
+		store->log_due_ns = now_ns + (now_ns - store->log_heard_ns < KV_LOG_IDLE_NS ? KV_LOG_EVERY_NS : KV_LOG_IDLE_NS);
 	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
 		if (store->space[i] != NULL)
 			kv_files_pump(store->space[i], now_ns);
@@ -264,6 +267,11 @@ int64_t kv_deadline_ns(const struct manager *manager)
 
 /* ---- settings ---- */
 
+uint64_t kv_pin_bytes_max(const struct kv_store *store)
+{
+	return store->budget_bytes / KV_PIN_SHARE;
+}
+
 uint64_t kv_budget_bytes(const struct manager *manager)
 {
 	return manager->kv == NULL ? 0 : manager->kv->budget_bytes;
@@ -281,6 +289,11 @@ int kv_set_budget(struct manager *manager, uint64_t bytes)
 	store->budget_bytes = bytes;
 	manager->state->kv_budget_bytes = bytes;
 	cnre_counter_set(&manager->counters->kv_budget_bytes, bytes);
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
+		if (store->space[i] != NULL)
+			/* [G3] relaxed: a limit that the library keeps within; ours is twice as wide. */
+			atomic_store_explicit(&store->space[i]->directory->pin_bytes_max, kv_pin_bytes_max(store),
+					      memory_order_relaxed);
 	kv_memory_trim(store);
 	return kv_memory_has_too_much(store);
 }

@@ -36,6 +36,7 @@ struct kv_transfer {
 	struct kv_block block;
 	void *payload;
 	uint64_t blocks, present, tokens, bytes;
+	uint64_t bytes_max; /* of a payload */
 	struct kv_copy *copy;
 	char message[KV_PREFIX_MESSAGE_BYTES];
 };
@@ -93,6 +94,7 @@ static int begin(struct kv_store *store, enum kind kind, struct kv_namespace *sp
 	transfer->kind = kind;
 	transfer->space = space;
 	transfer->fd = fd;
+	transfer->bytes_max = kv_pin_bytes_max(store);
 	*ret_transfer = transfer;
 	return 0;
 }
@@ -258,10 +260,8 @@ int kv_transfer_import(struct kv_store *store, const char *space_name, int fd, c
 
 static void open_file(struct kv_transfer *transfer)
 {
-	uint64_t bytes_max = transfer->space->directory->pin_bytes_max;
-
 	transfer->status = kv_prefix_open(&transfer->reader, transfer->fd, transfer->message);
-	if (transfer->status == 0 && transfer->reader.summary.payload_bytes_max > bytes_max) {
+	if (transfer->status == 0 && transfer->reader.summary.payload_bytes_max > transfer->bytes_max) {
 		(void)snprintf(transfer->message, sizeof transfer->message,
 			       "its blocks are larger than a quarter of --kv-ram: raise it");
 		transfer->status = -E2BIG;

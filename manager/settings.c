@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "base/size.h"
+#include "shm/kv.h"
 #include "shm/layout.h"
 #include "shm/numa.h"
 

@@ -58,6 +58,7 @@ struct settings {
 	uint64_t kv_ram_bytes;            /* 0: KV prefixes are not kept */
 	uint64_t kv_disk_bytes;           /* 0: as much as there is */
 	uint64_t kv_staging_bytes;        /* of each client in each namespace */
+	uint32_t kv_blocks;               /* of each namespace; 0: by the budget */
 	const char *kv_dir;               /* NULL: in memory only */
 	uint32_t keeper;                  /* enum settings_keeper */
 	uint32_t clients_max;

@@ -30,6 +30,7 @@ SETTING("kv-ram", SIZE, kv_ram_bytes, "CNRE_KV_RAM", "(none)", 1, 0, NULL, "Memo
 SETTING("kv-dir", TEXT, kv_dir, "CNRE_KV_DIR", "(none)", 0, 0, "DIR", "Directory in which KV prefix blocks are saved; several managers and hosts may share it.")
 SETTING("kv-disk", SIZE, kv_disk_bytes, "CNRE_KV_DISK", "(unlimited)", 1, 0, NULL, "Bytes of files in it at most; the least valuable go first.")
 SETTING("kv-staging", SIZE, kv_staging_bytes, NULL, "64M", 1, 0, NULL, "Memory through which each client passes its blocks; a block is at most half of it.")
+SETTING("kv-blocks", COUNT, kv_blocks, NULL, "(by the budget)", 0, CNRE_KV_ENTRIES_MAX, NULL, "KV prefix blocks that each namespace can know of, in memory and in files; 0 is by the budget.")
 SETTING("kv-allow", LIST, kv_allow, NULL, "(none)", 0, 0, NULL, "A KV namespace that several users share, as NAME=user:U,group:G; may be repeated.")
 SETTING("clients-max", COUNT, clients_max, NULL, "256", 1, CNRE_SESSIONS_MAX, NULL, "Clients attached at once.")
 SETTING("idle-exit", DURATION, idle_exit_ns, NULL, "(never)", 0, 0, NULL, "Leave after this long without a client; 0 is never.")

@@ -89,7 +89,7 @@ struct cnre_kv_directory {
 	_Atomic uint64_t next_id;
 	_Atomic uint32_t segment_count;   /* pool segments made so far */
 	uint32_t reserved1;
-	uint64_t pin_bytes_max;           /* that one client may lease at once */
+	_Atomic uint64_t pin_bytes_max;   /* that one client may lease at once; moves with the budget */
 	uint64_t reserved2[4];
 	struct cnre_kv_holder holder[CNRE_SESSIONS_MAX];
 	struct cnre_kv_bucket bucket[];   /* then, at CNRE_KV_ENTRIES_OFF, the entries */
