@@ -52,6 +52,7 @@ static void free_private(struct cnre *client)
 	}
 	free_completed(client);
 	cnre_kv_space_free_all(client);
+	free(client->directory);
 	free(client->pool);
 	free(client->buffer);
 	cnre_owner_close(client->owner);
@@ -103,6 +104,10 @@ static int complete(struct cnre *client, const struct cnre_attach_request *reque
 {
 	int r = cnre_view_init(client);
 
+	if (r == 0 && request->by_path) {
+		client->directory = strdup(request->model);
+		r = client->directory == NULL ? -ENOMEM : 0;
+	}
 	if (r == 0 && cnre_cookies_wanted())
 		r = cnre_cookies_init(&client->cookies, client->reserve_slabs);
 	if (r < 0)

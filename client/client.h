@@ -75,6 +75,8 @@ struct cnre {
 	_Atomic uint32_t spin_ns;                 /* adapts between CNRE_SPIN_MIN_NS and the limit */
 	_Atomic uint32_t gone;                    /* 1: the socket hung up; misses are -EPIPE */
 
+	char *directory;                          /* attached by its path; NULL: by a served model's name */
+
 	pthread_mutex_t control;                  /* asking */
 	pthread_cond_t asked;                     /* asking is 0 again; on CLOCK_MONOTONIC */
 	int asking;                               /* 1: a thread has the socket, buffer, next_id, and the pool's map */
@@ -92,6 +94,8 @@ struct cnre {
 	pthread_mutex_t kv_lock;                  /* the list of namespaces, which only grows (client/kv_space.c) */
 	struct cnre_kv_space *kv_space[CNRE_KV_NAMESPACES_PER_CLIENT];
 	uint32_t kv_space_count;
+	int knows_payload;                        /* likewise under kv_lock */
+	unsigned char payload[16];                /* of the weights in `directory` (base/payload.h) */
 
 	/* Process-wide list of clients (client/fork.c). */
 	struct cnre *next;

@@ -2,6 +2,8 @@
 /* cnre_kv_open and cnre_kv_close: one identity in a namespace, which is a root of names and little else. */
 #include "client/kv.h"
 
+#include "base/payload.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,9 +44,50 @@ static int is_name(const char *name)
 	return length > 0 && length < CNRE_WIRE_KV_NAME_BYTES && (name == NULL || strspn(name, allowed) == length);
 }
 
-static int make_root(const struct cnre *client, const struct cnre_kv_identity *identity, unsigned char *ret_root)
+_Static_assert(sizeof((struct cnre_catalog *)NULL)->payload == KV_PAYLOAD_BYTES &&
+		       sizeof((struct cnre *)NULL)->payload == KV_PAYLOAD_BYTES,
+	       "one digest, three tellers");
+
+/*
+ * The weights that this engine reads, not those that the manager found when it began: a shard may have been replaced by one
+ * of the same shapes meanwhile. Without a directory of our own the manager's word is all there is.
+ */
+static int read_payload(const struct cnre *client, unsigned char ret_payload[KV_PAYLOAD_BYTES])
 {
+	unsigned char digest[CNRE_DIGEST_BYTES];
+	int r;
+
+	if (client->directory == NULL) {
+		memcpy(ret_payload, client->catalog->payload, KV_PAYLOAD_BYTES);
+		return 0;
+	}
+	r = cnre_payload_digest(client->directory, digest);
+	if (r == 0)
+		memcpy(ret_payload, digest, KV_PAYLOAD_BYTES);
+	return r;
+}
+
+/* Once a process: every tenant's salt would read the shards again. */
+static int get_payload(struct cnre *client, unsigned char ret_payload[KV_PAYLOAD_BYTES])
+{
+	int r = 0;
+
+	(void)pthread_mutex_lock(&client->kv_lock);
+	if (!client->knows_payload)
+		r = read_payload(client, client->payload);
+	client->knows_payload |= r == 0;
+	if (r == 0)
+		memcpy(ret_payload, client->payload, KV_PAYLOAD_BYTES);
+	(void)pthread_mutex_unlock(&client->kv_lock);
+	return r;
+}
+
+static int make_root(struct cnre *client, const struct cnre_kv_identity *identity, unsigned char *ret_root)
+{
+	unsigned char payload[KV_PAYLOAD_BYTES];
+	int r = get_payload(client, payload);
 	const struct kv_identity named = {
+		.payload = payload,
 		.model = client->catalog->identity,
 		.tokenizer = identity->tokenizer,
 		.chat_template = identity->chat_template,
@@ -58,7 +101,7 @@ static int make_root(const struct cnre *client, const struct cnre_kv_identity *i
 		.flags = identity->flags,
 	};
 
-	return kv_key_root(&named, ret_root);
+	return r < 0 ? r : kv_key_root(&named, ret_root);
 }
 
 static int make_kv(struct cnre *client, const struct cnre_kv_identity *identity, struct cnre_kv **ret_kv)

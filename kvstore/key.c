@@ -6,7 +6,7 @@
  *
  * Fields of the records, by tag; numbers are 8 bytes little-endian:
  *
- *   root   f format  m model  t tokenizer  c chat template  p position  r representation  v version  a adapter digest
+ *   root   f format  m model  w payload  t tokenizer  c chat template  p position  r representation  v version  a adapter digest
  *          s salt  b block_tokens  g flags
  *   media  f format  then for each item  o offset (two's complement)  n count  d digest
  *   block  f format  p parent  t tokens (4 bytes each)  and, where media overlap it,  d mark.digest  i mark.first
@@ -28,6 +28,7 @@
 #define FIELD_FORMAT 'f'
 
 #define ROOT_MODEL 'm'
+#define ROOT_PAYLOAD 'w'
 #define ROOT_TOKENIZER 't'
 #define ROOT_CHAT_TEMPLATE 'c'
 #define ROOT_POSITION 'p'
@@ -184,6 +185,8 @@ static int add_identity(EVP_MD_CTX *context, const struct kv_identity *identity)
 
 	if (r == 0)
 		r = add_field(context, ROOT_MODEL, identity->model, KV_KEY_BYTES);
+	if (r == 0 && identity->payload != NULL)
+		r = add_field(context, ROOT_PAYLOAD, identity->payload, KV_PAYLOAD_BYTES);
 	if (r == 0)
 		r = add_text(context, ROOT_TOKENIZER, identity->tokenizer);
 	if (r == 0)

@@ -21,12 +21,14 @@
 #define KV_BLOCK_TOKENS_DEFAULT 64u
 #define KV_BLOCK_TOKENS_MAX 256u          /* tokens of one block */
 #define KV_TEXT_BYTES_MAX (16u << 20)     /* of one string of an identity */
+#define KV_PAYLOAD_BYTES 16u              /* the beginning of that digest */
 #define KV_ADAPTER_BYTES_MAX 4096u
 #define KV_MEDIA_DIGEST_BYTES_MAX 256u
 #define KV_MEDIA_MAX 65536u               /* items of one conversation */
 
 struct kv_identity {
-	const unsigned char *model;       /* KV_KEY_BYTES: content of the checkpoint (base/fingerprint.h) */
+	const unsigned char *model;       /* KV_KEY_BYTES: configuration and shapes of the checkpoint (base/fingerprint.h) */
+	const unsigned char *payload;     /* KV_PAYLOAD_BYTES: its weights (base/payload.h); NULL: absent */
 	const char *tokenizer, *chat_template, *position, *representation, *salt; /* each may be NULL: absent */
 	uint32_t version;
 	const unsigned char *adapter_digest; /* NULL: absent */

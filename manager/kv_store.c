@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/payload.h"
 #include "base/size.h"
 #include "manager/fence.h"
 #include "manager/kv_access.h"
@@ -84,13 +85,34 @@ static void read_settings(struct kv_store *store)
 	store->log_limit.burst = KV_LOG_LINES;
 }
 
-/* Clients read them at attach. */
-static void tell_capabilities(const struct kv_store *store)
+/*
+ * Clients read them at attach, and those without a directory of their own what the weights are, as of our start. Adopted
+ * catalogs say it already.
+ */
+static int tell_catalog(const struct kv_store *store, const struct served_model *model)
 {
-	uint32_t capabilities = MODEL_CAP_KV_PREFIX | (store->disk != NULL ? MODEL_CAP_KV_PERSISTENCE : 0u);
+	struct cnre_catalog *catalog = model->catalog_segment.base;
+	unsigned char digest[CNRE_DIGEST_BYTES];
+	int r = store->manager->adopted ? 0 : cnre_payload_digest(model->catalog->directory, digest);
 
-	for (uint32_t i = 0; i < store->manager->model_count; i++)
-		((struct cnre_catalog *)store->manager->model[i].catalog_segment.base)->capabilities |= capabilities;
+	catalog->capabilities |= MODEL_CAP_KV_PREFIX | (store->disk != NULL ? MODEL_CAP_KV_PERSISTENCE : 0u);
+	if (r == 0 && !store->manager->adopted)
+		memcpy(catalog->payload, digest, sizeof catalog->payload);
+	return r;
+}
+
+static int tell_catalogs(const struct kv_store *store, char message[KV_MESSAGE_BYTES])
+{
+	for (uint32_t i = 0; i < store->manager->model_count; i++) {
+		int r = tell_catalog(store, &store->manager->model[i]);
+
+		if (r < 0) {
+			(void)snprintf(message, KV_MESSAGE_BYTES, "the weights of %.100s cannot be identified: %s",
+				       store->manager->model[i].catalog->name, strerror(-r));
+			return r;
+		}
+	}
+	return 0;
 }
 
 int kv_open(struct manager *manager, char message[KV_MESSAGE_BYTES])
@@ -122,10 +144,11 @@ int kv_open(struct manager *manager, char message[KV_MESSAGE_BYTES])
 		if (r < 0)
 			(void)snprintf(message, KV_MESSAGE_BYTES, "the KV store cannot be taken over: %s", strerror(-r));
 	}
+	if (r == 0)
+		r = tell_catalogs(store, message);
 	if (r < 0)
 		return r; /* closed with the manager */
 	open_folders(store);
-	tell_capabilities(store);
 	cnre_counter_set(&manager->counters->kv_budget_bytes, store->budget_bytes);
 	return 0;
 }

@@ -168,7 +168,7 @@ struct cnre_catalog {
 	uint64_t payload_bytes_min, payload_bytes_max, payload_bytes_total;
 	uint64_t slab_bytes_max;
 	uint64_t layers_off, shapes_off, objects_off; /* from the start of the segment */
-	uint64_t reserved[2];
+	unsigned char payload[16];                /* of the weights (base/payload.h), for KV prefixes; zeros: not known */
 };
 _Static_assert(sizeof(struct cnre_catalog) == 288, "is ABI");
 

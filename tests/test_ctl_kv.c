@@ -2,7 +2,7 @@
 /* cnrectl kv: its words and files, what is asked, what a person reads, and conversion without a manager. */
 #include "tools/ctl/run.h"
 
-#include "base/fingerprint.h"
+#include "base/payload.h"
 #include "kvstore/prefix_file.h"
 #include "tests/support/coli_file.h"
 #include "tests/support/fake_manager.h"
@@ -415,12 +415,17 @@ static void expect_prefix(const struct kv_identity *stated, uint64_t tokens)
 Test(ctl_kv, convert_writes_a_prefix_under_the_identity_that_was_stated)
 {
 	struct cnre_fingerprint fingerprint;
-	struct kv_identity stated = {
-		.position = "rope", .representation = "f32", .block_tokens = 64, .model = fingerprint.identity};
+	unsigned char payload[CNRE_DIGEST_BYTES];
+	struct kv_identity stated = {.position = "rope",
+				     .representation = "f32",
+				     .block_tokens = 64,
+				     .model = fingerprint.identity,
+				     .payload = payload};
 	char *output;
 
 	write_saved();
 	cr_assert_eq(cnre_fingerprint_directory(folder.path, &fingerprint, NULL, 0), 0);
+	cr_assert_eq(cnre_payload_digest(folder.path, payload), 0);
 	output = convert(CONVERT);
 	cr_assert_not_null(output, "%s", message);
 	expect_contains(output, "converted 1 blocks, 9 tokens, 360 B\nkey ");

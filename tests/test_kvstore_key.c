@@ -130,6 +130,8 @@ static void add_changed_fields(struct variants *variants)
 	(void)add(variants, "as it is");
 	add(variants, "first bit of the model")->model = first;
 	add(variants, "last bit of the model")->model = last;
+	add(variants, "weights")->payload = model;
+	add(variants, "other weights of the same shapes")->payload = model + 1;
 	add(variants, "tokenizer")->tokenizer = "tok2";
 	add(variants, "template")->chat_template = "tmpl2";
 	add(variants, "RoPE scaling")->position = "rope scaling 2";

@@ -436,13 +436,15 @@ struct cnre_kv_media { uint64_t token_offset, token_count; const unsigned char *
  *
  * Everything that the state depends on beside the tokens belongs into the identity: two that differ in any field share
  * nothing. The first open of a namespace asks the manager and maps it, which lasts until cnre_detach; each further one
- * costs a hash, so one per tenant salt is fine.
+ * costs a hash, so one per tenant salt is fine. The first open also looks at the checkpoint's shards (times, and 16 pages of
+ * each): open before or right after the weights are read, since what is there now is what the prefixes are computed from.
  *
  * @kv_namespace  1..63 of A-Z a-z 0-9 . _ -, or NULL: the caller's uid
  * @identity      copied; a shorter struct of an older program has zeros at its end. block_tokens 0: 64, at most 256.
  *                block_bytes_max: largest payload that will be staged; 0: none, to match and route only
  *
  * Returns:  0, or
+ *           -ENOENT, -EIO  the checkpoint cannot be read any more
  *           -ENOTSUP    the manager has no KV store
  *           -EACCES     it does not let this user have that namespace
  *           -E2BIG      blocks of block_bytes_max do not fit

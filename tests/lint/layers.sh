@@ -48,7 +48,7 @@ check_file() # file folder
 third_party='liburing.h         (manager/(loader_uring|bell|loop)|kvstore/disk_uring)\.c
 jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|tools/route|engine)/[a-z_]+\.[ch]
 ini.h              manager/settings\.c
-openssl/[a-z]+.h   (base/fingerprint|kvstore/key)\.c
+openssl/[a-z]+.h   (base/(fingerprint|payload)|kvstore/key)\.c
 xxhash.h           (manager/digest|kvstore/block)\.c
 cuda.h             gpu/gpu_cuda\.c'
 

@@ -6,7 +6,7 @@
 #include "tools/ctl/kv_words.h"
 
 #include "base/file.h"
-#include "base/fingerprint.h"
+#include "base/payload.h"
 #include "kvstore/coli_kv.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static int fail(const char *what, int error, const char *reason, char message[CT
 	return error;
 }
 
-static int identify(const struct kv_words *words, struct cnre_fingerprint *fingerprint,
+static int identify(const struct kv_words *words, struct cnre_fingerprint *fingerprint, unsigned char payload[CNRE_DIGEST_BYTES],
 		    struct kv_identity *ret_identity, char message[CTL_MESSAGE_BYTES])
 {
 	char reason[CTL_MESSAGE_BYTES / 2] = "";
@@ -32,8 +32,12 @@ static int identify(const struct kv_words *words, struct cnre_fingerprint *finge
 
 	if (r < 0)
 		return fail(words->option[KV_OPTION_MODEL], r, reason, message);
+	r = cnre_payload_digest(words->option[KV_OPTION_MODEL], payload);
+	if (r < 0)
+		return fail(words->option[KV_OPTION_MODEL], r, strerror(-r), message);
 	*ret_identity = (struct kv_identity){
 		.model = fingerprint->identity,
+		.payload = payload,
 		.tokenizer = words->option[KV_OPTION_TOKENIZER],
 		.chat_template = words->option[KV_OPTION_CHAT_TEMPLATE],
 		.position = words->option[KV_OPTION_POSITION],
@@ -60,11 +64,12 @@ static int describe(const struct coli_kv *file, const struct kv_prefix_summary *
 static int convert_into(const struct kv_words *words, const struct coli_kv *file, int out, json_t **ret_answer,
 			char message[CTL_MESSAGE_BYTES])
 {
+	unsigned char payload[CNRE_DIGEST_BYTES];
 	struct cnre_fingerprint fingerprint;
 	struct kv_prefix_summary summary;
 	struct kv_identity identity;
 	char reason[COLI_KV_MESSAGE_BYTES];
-	int r = identify(words, &fingerprint, &identity, message);
+	int r = identify(words, &fingerprint, payload, &identity, message);
 
 	if (r < 0)
 		return r;
