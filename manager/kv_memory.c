@@ -2,7 +2,8 @@
 /*
  * Memory of the KV store: segments that belong to one namespace each, so that nothing of another is ever mapped by its
  * clients, within one budget for all. A namespace gets segments while there is budget; then it evicts its own blocks, or,
- * while it has less than an equal share and another has more, gets a segment that the other one gives back.
+ * while it has less than an equal share and another has more, gets a segment that the other one gives back. One that has
+ * none at all gets one of who can do without: there may be more namespaces than segments, and most of them asleep.
  *
  * A worker makes segments: touching 512 MiB takes a quarter of a second, in which the core thread serves everybody.
  */
@@ -153,6 +154,16 @@ static void evict_segment(struct kv_namespace *space, uint32_t segment)
 	}
 }
 
+/* Nobody has any of them mapped, so their numbers may come back. */
+static void count_again(struct kv_namespace *space)
+{
+	if (space->making.is_under_way)
+		return;
+	space->segments_made = 0;
+	/* [Y2] relaxed: a hint, as [Y1]. */
+	atomic_store_explicit(&space->directory->segment_count, 0, memory_order_relaxed);
+}
+
 /* 1: the memory is the kernel's again. */
 static int close_segment(struct kv_namespace *space, uint32_t segment)
 {
@@ -171,6 +182,8 @@ static int close_segment(struct kv_namespace *space, uint32_t segment)
 	*closing = (struct kv_segment){.memory.fd = -1};
 	name_of(space, segment, name);
 	store_remove(space->store->manager->store, name);
+	if (space->pool_bytes == 0 && space->session_count == 0)
+		count_again(space);
 	return 1;
 }
 
@@ -192,17 +205,56 @@ static struct kv_namespace *largest(const struct kv_store *store)
 	return found;
 }
 
-/* Another namespace that has more than its share gives a segment back, as far as its leases let it. */
+static uint32_t count_live(const struct kv_namespace *space)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < space->segments_made; i++)
+		count += space->segment[i].is_live && !space->segment[i].is_closing;
+	return count;
+}
+
+static int has_more_than_share(const struct kv_namespace *space, uint32_t segment)
+{
+	uint64_t share = space->store->budget_bytes / space->store->space_count;
+
+	return space->pool_bytes > share && space->pool_bytes - space->segment[segment].memory.bytes >= share / 2;
+}
+
+/* Who has nothing takes the only segment of one that nobody has open, or one of several. NULL: nobody can do without. */
+static struct kv_namespace *giver(const struct kv_store *store)
+{
+	struct kv_namespace *found = NULL;
+
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++) {
+		struct kv_namespace *space = store->space[i];
+		uint32_t live = space == NULL ? 0 : count_live(space);
+
+		if (live == 0 || (space->session_count > 0 && live == 1))
+			continue;
+		if (found == NULL || (space->session_count == 0) > (found->session_count == 0) ||
+		    ((space->session_count == 0) == (found->session_count == 0) && space->pool_bytes > found->pool_bytes))
+			found = space;
+	}
+	return found;
+}
+
+/* Another namespace gives a segment back, as far as its leases let it. */
 static void borrow(struct kv_namespace *space)
 {
 	struct kv_store *store = space->store;
-	uint64_t share = store->budget_bytes / store->space_count;
 	struct kv_namespace *other = largest(store);
 	uint32_t segment = other == NULL ? CNRE_KV_NONE : last_segment(other);
 
-	if (space->pool_bytes < share && other != space && segment != CNRE_KV_NONE &&
-	    other->pool_bytes - other->segment[segment].memory.bytes >= share / 2 && other->pool_bytes > share)
+	if (space->pool_bytes >= store->budget_bytes / store->space_count)
+		return;
+	if (other != space && segment != CNRE_KV_NONE && has_more_than_share(other, segment)) {
 		(void)close_segment(other, segment);
+	} else if (space->pool_bytes == 0) {
+		other = giver(store);
+		if (other != NULL)
+			(void)close_segment(other, last_segment(other));
+	}
 }
 
 void kv_memory_trim(struct kv_store *store)

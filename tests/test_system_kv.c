@@ -406,3 +406,29 @@ Test(system_kv, what_was_handed_over_is_stored_although_its_client_detached_at_o
 	}
 	world_close(&world);
 }
+
+/* ---- more namespaces than segments ---- */
+
+/* With 4M there are two segments. Who has none gets one of a namespace that nobody has open. */
+Test(system_kv, memory_goes_round_among_more_namespaces_than_segments)
+{
+	static const char *const names[] = {"one", "two", "three", "four"};
+	struct world world;
+	int32_t tokens[TOKENS];
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "4M", NULL}), 0);
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		struct cnre *client = world_attach(&world, NO_EXPERTS);
+		struct cnre_kv *kv = open_kv(client, names[i]);
+
+		cr_expect_eq(kv_test_publish(kv, tokens, TOKENS), 21, "%s", names[i]);
+		cnre_kv_close(kv);
+		cnre_detach(client);
+	}
+	cr_expect_eq(read_by(&world, "four", 1, 0), 1);
+	cr_expect_eq(read_by(&world, "one", 1, 0), 0, "it gave its memory away");
+	cr_expect_leq(kv_number(&world, "\"pool_bytes\""), (uint64_t)4 << 20);
+	world_close(&world);
+}
