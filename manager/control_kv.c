@@ -37,11 +37,6 @@ static void transfer(struct manager *manager, const struct peer *peer, const jso
 		     struct answer *answer)
 {
 	const char *name = json_string_value(json_object_get(request, is_export ? "key" : "namespace"));
-	char own[32];
-
-	(void)snprintf(own, sizeof own, "u%u", peer->uid);
-	if (name == NULL && !is_export)
-		name = own; /* as a client that names none */
 
 	if (manager->kv == NULL)
 		control_refuse(answer, -ENOTSUP, "this manager keeps no KV prefixes: start it with --kv-ram");
@@ -50,7 +45,7 @@ static void transfer(struct manager *manager, const struct peer *peer, const jso
 	else if (is_export)
 		answer->status = kv_transfer_export(manager->kv, name, *fd, answer->message);
 	else
-		answer->status = kv_transfer_import(manager->kv, name, *fd, answer->message);
+		answer->status = kv_transfer_import(manager->kv, name, peer, *fd, answer->message);
 	if (answer->status < 0)
 		return;
 	*fd = -1;

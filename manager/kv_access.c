@@ -195,6 +195,15 @@ static const struct rule *find_rule(const struct kv_access *access, const char *
 
 #define SHARED "shared."
 
+int kv_access_is_full(const struct kv_access *access, const char *name)
+{
+	size_t digits = name[0] == 'u' ? strspn(name + 1, "0123456789") : 0;
+
+	if (strncmp(name, SHARED, strlen(SHARED)) == 0)
+		return find_rule(access, name + strlen(SHARED)) != NULL;
+	return digits > 0 && (name[1 + digits] == '\0' || (name[1 + digits] == '.' && kv_access_is_name(name + 2 + digits)));
+}
+
 int kv_access_may_see(const struct kv_access *access, const char *full_name, uid_t uid, gid_t gid, int socket)
 {
 	const struct rule *rule;

@@ -39,6 +39,9 @@ int kv_access_is_name(const char *name);
 int kv_access_resolve(const struct kv_access *access, const char *name, uid_t uid, gid_t gid, int socket,
 		      char *ret_name, size_t size, char message[KV_ACCESS_MESSAGE_BYTES]);
 
+/* 1: a full name as above: of any user, or a configured one. */
+int kv_access_is_full(const struct kv_access *access, const char *name);
+
 /* 1: a namespace of that full name is one that the peer may open. */
 int kv_access_may_see(const struct kv_access *access, const char *full_name, uid_t uid, gid_t gid, int socket);
 

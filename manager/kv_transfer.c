@@ -4,6 +4,8 @@
 
 #include "base/log.h"
 #include "kvstore/prefix_file.h"
+#include "manager/kv_access.h"
+#include "manager/peer.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -159,7 +161,7 @@ int kv_transfer_export(struct kv_store *store, const char *key_hex, int fd, char
 	int r;
 
 	if (leaf == CNRE_KV_NONE) {
-		(void)snprintf(message, KV_MESSAGE_BYTES, "no block of that name: cnrectl kv shows those of prefixes that were used");
+		(void)snprintf(message, KV_MESSAGE_BYTES, "no block of that name: cnrectl kv shows the prefixes that saved most");
 		return -ENOENT;
 	}
 	r = begin(store, EXPORT, space, fd, &transfer, message);
@@ -242,20 +244,41 @@ static void export_more(struct kv_transfer *transfer)
 
 /* ---- import ---- */
 
-int kv_transfer_import(struct kv_store *store, const char *space_name, int fd, char message[KV_MESSAGE_BYTES])
+static int is_open(const struct kv_store *store, const char *full_name)
 {
-	struct kv_namespace *space = NULL;
-	struct kv_transfer *transfer;
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
+		if (store->space[i] != NULL && strcmp(store->space[i]->name, full_name) == 0)
+			return 1;
+	return 0;
+}
 
-	for (uint32_t i = 0; space_name != NULL && i < CNRE_KV_NAMESPACES_MAX; i++)
-		if (store->space[i] != NULL && strcmp(store->space[i]->name, space_name) == 0)
-			space = store->space[i];
-	if (space == NULL) {
-		(void)snprintf(message, KV_MESSAGE_BYTES,
-			       "no such namespace: cnrectl kv shows them; one begins when a client opens it");
-		return -ENOENT;
-	}
-	return begin(store, IMPORT, space, fd, &transfer, message);
+/* As cnrectl kv shows it, else what the asker would get as a client. It begins here if nobody has opened it yet. */
+static int find_space(struct kv_store *store, const char *name, const struct peer *peer, struct kv_namespace **ret_space,
+		      char message[KV_MESSAGE_BYTES])
+{
+	char full[CNRE_KV_NAME_BYTES];
+	int r = 0;
+
+	if (name != NULL && strlen(name) < sizeof full && (is_open(store, name) || kv_access_is_full(store->access, name)))
+		(void)snprintf(full, sizeof full, "%s", name);
+	else
+		r = kv_access_resolve(store->access, name, peer->uid, peer->gid, peer->socket, full, sizeof full, message);
+	if (r < 0)
+		return r;
+	r = kv_namespace_named(store, full, ret_space);
+	if (r < 0)
+		(void)snprintf(message, KV_MESSAGE_BYTES, "%.95s: %s", full,
+			       r == -ENOSPC ? "too many KV namespaces" : "no memory for one more KV namespace");
+	return r;
+}
+
+int kv_transfer_import(struct kv_store *store, const char *name, const struct peer *peer, int fd, char message[KV_MESSAGE_BYTES])
+{
+	struct kv_namespace *space;
+	struct kv_transfer *transfer;
+	int r = find_space(store, name, peer, &space, message);
+
+	return r < 0 ? r : begin(store, IMPORT, space, fd, &transfer, message);
 }
 
 static void open_file(struct kv_transfer *transfer)

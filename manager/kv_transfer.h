@@ -15,8 +15,11 @@ struct json_t;
  * block, -ESTALE a block before it is gone, -EINVAL, -ENOMEM; message says what to do.
  */
 int kv_transfer_export(struct kv_store *store, const char *key_hex, int fd, char message[KV_MESSAGE_BYTES]);
-/* space_name: as `cnrectl kv` shows it. 0, -EBUSY, -ENOENT, -ENOMEM. */
-int kv_transfer_import(struct kv_store *store, const char *space_name, int fd, char message[KV_MESSAGE_BYTES]);
+/*
+ * name: a namespace as `cnrectl kv` shows it, or as a client of the asker would say it; NULL: the asker's own. It begins here
+ * where it is not open yet. 0, -EBUSY, -EINVAL, -EACCES, -ENOSPC, -ENOMEM.
+ */
+int kv_transfer_import(struct kv_store *store, const char *name, const struct peer *peer, int fd, char message[KV_MESSAGE_BYTES]);
 
 void kv_transfer_turn(struct kv_store *store);
 int kv_transfer_is_running(const struct kv_store *store);

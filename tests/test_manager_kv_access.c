@@ -92,3 +92,20 @@ Test(manager_kv_access, rules_that_say_nothing_are_refused_with_what_to_write)
 		cr_expect_eq(kv_access_open(&access, &twice, message), -EINVAL);
 	}
 }
+
+Test(manager_kv_access, full_names_are_those_of_users_and_of_rules)
+{
+	struct kv_access *access = open_rules("team=user:1000", NULL);
+
+	cr_expect(kv_access_is_full(access, "u1000"));
+	cr_expect(kv_access_is_full(access, "u0.chat"));
+	cr_expect(kv_access_is_full(access, "shared.team"));
+	cr_expect_not(kv_access_is_full(access, "shared.other"));
+	cr_expect_not(kv_access_is_full(access, "team"));
+	cr_expect_not(kv_access_is_full(access, "u"));
+	cr_expect_not(kv_access_is_full(access, "u1000x"));
+	cr_expect_not(kv_access_is_full(access, "u1000."));
+	cr_expect_not(kv_access_is_full(access, "u1000.a/b"));
+	cr_expect_not(kv_access_is_full(access, "u1000..x"));
+	kv_access_close(access);
+}

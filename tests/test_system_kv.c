@@ -432,3 +432,57 @@ Test(system_kv, memory_goes_round_among_more_namespaces_than_segments)
 	cr_expect_leq(kv_number(&world, "\"pool_bytes\""), (uint64_t)4 << 20);
 	world_close(&world);
 }
+
+/* ---- what people see and say ---- */
+
+static void first_key(const struct world *world, char key[65])
+{
+	char output[1 << 16] = "", *at;
+	const char *arguments[] = {"--socket", world->socket, "kv", "--json", NULL};
+
+	cr_assert_eq(world_run("cnrectl", arguments, output, sizeof output), 0);
+	at = strstr(output, "\"key\":\"");
+	at = at == NULL ? strstr(output, "\"key\": \"") : at;
+	cr_assert_not_null(at, "%s", output);
+	at += strcspn(at, ":");
+	at += strcspn(at, "0123456789abcdef");
+	(void)snprintf(key, 65, "%.64s", at);
+}
+
+static int import_into(const struct world *world, const char *file, const char *space)
+{
+	const char *arguments[] = {"--socket", world->socket, "kv", "import", file, "--namespace", space, NULL};
+
+	return world_run("cnrectl", arguments, NULL, 0);
+}
+
+Test(system_kv, an_import_begins_a_namespace_that_nobody_has_opened)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS];
+	char file[128], key[65];
+
+	open_world(&world);
+	(void)snprintf(file, sizeof file, "%s/prefix.kv", world.directory);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "32M", "--kv-allow", "team=user:65534", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	first_key(&world, key);
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "kv", "export", key, file, NULL}, NULL, 0),
+		     0);
+	cr_expect_eq(import_into(&world, file, "fresh"), 0, "as a client would name it");
+	cr_expect_eq(read_by(&world, "fresh", 1, 0), 1);
+	cr_expect_eq(import_into(&world, file, "team"), 0);
+	cr_expect_eq(read_by(&world, "team", 1, 0), 1);
+	cr_expect_eq(import_into(&world, file, "u65534"), 0, "of another user");
+	if (geteuid() == 0)
+		cr_expect_eq(read_by(&world, NULL, 1, 65534), 1);
+	cr_expect_neq(import_into(&world, file, "a/b"), 0);
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
