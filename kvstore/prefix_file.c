@@ -273,6 +273,10 @@ int kv_prefix_open(struct kv_prefix_reader *ret_reader, int fd, char message[KV_
 		return cnre_message(message, KV_PREFIX_MESSAGE_BYTES, -errno, "%s", strerror(errno));
 	if (!S_ISREG(status.st_mode))
 		return cnre_message(message, KV_PREFIX_MESSAGE_BYTES, -EINVAL, "not a regular file");
+	if ((uint64_t)status.st_size < sizeof header)
+		return cnre_message(message, KV_PREFIX_MESSAGE_BYTES, -EBADMSG,
+				    "not an exported prefix, or only the first %" PRIu64 " bytes of one",
+				    (uint64_t)status.st_size);
 	r = read_at(fd, header, sizeof header, 0, message);
 	if (r == 0)
 		r = decode(header, &reader.summary, message);

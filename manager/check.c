@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/kv.h"
 #include "manager/reservation.h"
 #include "manager/settings.h"
 #include "shm/numa.h"
@@ -91,21 +92,44 @@ static void print_budget(const struct budget *budget)
 			     cnre_size_format(budget->huge_usable_bytes[i], size, sizeof size));
 }
 
+/* What would be done with prefixes, and what would stop the start. */
+static int print_kv(const struct settings *settings)
+{
+	char ram[16], disk[16], message[KV_MESSAGE_BYTES];
+	int r;
+
+	if (kv_settings_unused(settings) != NULL)
+		cnre_log(CNRE_LOG_WARNING, "%s", kv_settings_unused(settings));
+	if (settings->kv_ram_bytes == 0) {
+		(void)printf("kv       none: with --kv-ram SIZE prefixes of conversations are kept\n");
+		return 0;
+	}
+	(void)printf("kv       %s of memory; %s%s%s%s\n", cnre_size_format(settings->kv_ram_bytes, ram, sizeof ram),
+		     settings->kv_dir == NULL ? "no files: --kv-dir DIR keeps prefixes over a stop" : "files in ",
+		     settings->kv_dir == NULL ? "" : settings->kv_dir, settings->kv_dir != NULL && settings->kv_disk_bytes > 0 ? ", at most " : "",
+		     settings->kv_dir != NULL && settings->kv_disk_bytes > 0 ? cnre_size_format(settings->kv_disk_bytes, disk, sizeof disk) : "");
+	r = kv_settings_check(settings, message);
+	if (r < 0)
+		cnre_log(CNRE_LOG_ERROR, "%s", message);
+	return r;
+}
+
 int check_print(struct manager *manager, const char *socket)
 {
 	struct settings_line line;
 	char message[512];
-	int r;
+	int r, kv;
 
 	(void)printf("socket   %s\n", socket);
 	print_models(manager);
 	print_budget(&manager->budget);
 	print_numa(manager->settings->numa);
+	kv = print_kv(manager->settings);
 	(void)printf("settings\n");
 	for (uint32_t i = 0; settings_describe(manager->settings, i, &line); i++)
 		(void)printf("    %s = %s (%s)\n", line.name, line.value, line.source);
 	r = check_budget(manager, message, sizeof message);
 	if (r < 0)
 		cnre_log(CNRE_LOG_ERROR, "%s", message);
-	return r;
+	return r < 0 ? r : kv;
 }

@@ -5,7 +5,7 @@
 
 #include "manager/manager.h"
 
-/* Prints models, budget with every term, NUMA placement, and settings with their sources. 0, or -ENOSPC if it could not serve. */
+/* Prints models, budget with every term, NUMA placement, the store of prefixes, and settings with their sources. 0, or -errno if it could not serve. */
 int check_print(struct manager *manager, const char *socket);
 
 /* 0, or -EINVAL: that node has no memory for this process, or is none; message says so. Words for no node are fine. */

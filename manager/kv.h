@@ -10,6 +10,7 @@
  *   kv_entry.c      states and leases of one block      kv_files.c    saved, found, removed
  *   kv_memory.c     segments, moved between namespaces  kv_uses.c     what clients say that they used
  *   kv_adopt.c      after a restart                     kv_report.c, control_kv.c  what people see and say
+ *   kv_settings.c   checked before anything is opened
  */
 #ifndef CNRE_MANAGER_KV_H
 #define CNRE_MANAGER_KV_H
@@ -23,6 +24,12 @@ struct json_t;
 struct kv_store;
 struct peer;
 struct session;
+struct settings;
+
+/* What was set and has no effect, as a line for people; NULL: nothing. */
+const char *kv_settings_unused(const struct settings *settings);
+/* What kv_open would refuse, as far as it can be seen before. 0, or -errno and what to do. */
+int kv_settings_check(const struct settings *settings, char message[KV_MESSAGE_BYTES]);
 
 /*
  * Before the first client. What an incarnation before left of namespaces is taken over, their clients not yet. 0, also where
@@ -64,6 +71,11 @@ uint64_t kv_claim_bytes(const struct manager *manager);
 
 /* Stores again what the descriptor store has not (a new keeper). */
 void kv_persist(struct manager *manager);
+
+/* The store in short, for status; and what is not as it should be: `add` is called for each, with what to do about it. */
+struct json_t *kv_report_short(const struct manager *manager);
+void kv_report_degraded(const struct manager *manager, void (*add)(struct json_t *list, const char *what, const char *advice),
+			struct json_t *list);
 
 /* The namespaces that the asker may open; all for who may administer: names of blocks tell who can guess a prompt. */
 struct json_t *kv_report(const struct manager *manager, const struct peer *peer);

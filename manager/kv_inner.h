@@ -44,6 +44,7 @@
 #define KV_MEMORY_RETRY_NS (30 * 1000000000LL) /* after a segment could not be made */
 #define KV_VICTIMS_NS 1000000000LL        /* so long the least valuable blocks of one look are taken as such */
 #define KV_REPORT_WORDS (1u << 20)        /* ledger words that one report looks at: a millisecond */
+#define KV_DISK_SLOW_NS (5 * 1000000000LL) /* then status says so */
 #define KV_CLOSE_NS (5 * 1000000000LL)
 #define KV_NO_PLACE UINT64_MAX
 #define KV_LOG_LINES 20u                  /* in 10 s */
@@ -192,6 +193,9 @@ struct kv_store {
 	struct kv_transfer *transfer;     /* the last one; NULL: there was none */
 	struct cnre_log_limit log_limit;
 };
+
+/* ---- kv_settings.c ---- */
+int kv_settings_check_ram(const struct settings *settings, char message[KV_MESSAGE_BYTES]);
 
 /* ---- kv_entry.c ---- */
 enum cnre_state kv_state(const struct cnre_kv_entry *entry); /* or CNRE_KV_STATE_FREE */

@@ -6,6 +6,7 @@
  */
 #include "manager/kv_inner.h"
 
+#include "base/clock.h"
 #include "base/crash.h"
 #include "base/log.h"
 #include "shm/ledger.h"
@@ -40,6 +41,9 @@ static void fail(struct kv_namespace *space, uint32_t index, int r)
 	kv_entry_set(space, index, CNRE_STATE_ABSENT, error_of(r), 1);
 	if (r == -ENOSPC)
 		return; /* the file is good, and memory may be free for the next one who asks */
+	if (cnre_log_allowed(&space->store->log_limit, cnre_clock_now_ns()))
+		cnre_log(CNRE_LOG_WARNING, "kv: a block of %.64s cannot be read from its file: %s: it will be computed again; see cnrectl kv",
+			 space->name, strerror(-r));
 	/* What cannot be read must not stand in the way of who would compute it. The file is left: it may be another's, and good. */
 	kv_set_on_disk(space, index, 0);
 	kv_entry_forget(space, index);

@@ -2,9 +2,11 @@
 /* What `cnrectl kv` shows; the keys are stable (doc/man/cnrectl.1). */
 #include "manager/kv_transfer.h"
 
+#include "base/clock.h"
 #include "base/fingerprint.h"
 #include "manager/kv_access.h"
 #include "manager/peer.h"
+#include "manager/report.h"
 #include "manager/settings.h"
 #include "shm/ledger.h"
 
@@ -164,14 +166,14 @@ static json_t *report_disk(const struct kv_store *store)
 		files += store->space[i] == NULL ? 0 : store->space[i]->disk_blocks;
 		bytes += store->space[i] == NULL ? 0 : store->space[i]->disk_bytes;
 	}
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "directory",
-			 store->manager->settings->kv_dir, "io", status.uring ? "io_uring" : "plain", "files",
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "directory",
+			 report_text(store->manager->settings->kv_dir), "io", status.uring ? "io_uring" : "plain", "files",
 			 (json_int_t)files, "bytes", (json_int_t)bytes, "limit_bytes", (json_int_t)store->disk_limit_bytes,
 			 "written", (json_int_t)status.blocks_written, "read", (json_int_t)status.blocks_read, "present",
 			 (json_int_t)status.present_already, "syscalls", (json_int_t)status.syscalls, "errors",
 			 (json_int_t)(status.write_errors + status.read_errors), "quarantined",
 			 (json_int_t)status.quarantined, "waiting", (json_int_t)status.jobs_waiting, "running",
-			 (json_int_t)status.jobs_running, "last_error", status.last_error);
+			 (json_int_t)status.jobs_running, "last_error", report_text(status.last_error));
 }
 
 static int may_see(const struct kv_namespace *space, const struct peer *peer)
@@ -196,4 +198,59 @@ json_t *kv_report(const struct manager *manager, const struct peer *peer)
 			   "resident_bytes", (json_int_t)cnre_counter_get(&manager->counters->kv_resident_bytes),
 			   "staging_bytes", (json_int_t)store->staging_bytes, "disk", report_disk(store), "transfer", kv_transfer_report(store), "namespaces", spaces);
 	return report;
+}
+
+/* ---- for status ---- */
+
+json_t *kv_report_short(const struct manager *manager)
+{
+	const struct kv_store *store = manager->kv;
+
+	if (store == NULL)
+		return json_pack("{s:b}", "enabled", 0);
+	return json_pack("{s:b, s:I, s:I, s:I, s:o}", "enabled", 1, "budget_bytes", (json_int_t)store->budget_bytes,
+			 "resident_bytes", (json_int_t)cnre_counter_get(&manager->counters->kv_resident_bytes), "namespaces",
+			 (json_int_t)store->space_count, "disk", report_disk(store));
+}
+
+static int is_saving_late(const struct kv_store *store)
+{
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
+		if (store->space[i] != NULL && store->space[i]->folder != NULL && store->space[i]->save_due_ns != CNRE_NEVER)
+			return 1;
+	return 0;
+}
+
+static int has_no_folder(const struct kv_store *store)
+{
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
+		if (store->space[i] != NULL && store->space[i]->folder == NULL)
+			return 1;
+	return 0;
+}
+
+void kv_report_degraded(const struct manager *manager, void (*add)(struct json_t *list, const char *what, const char *advice),
+			struct json_t *list)
+{
+	const struct kv_store *store = manager->kv;
+	struct kv_disk_status status;
+	char what[KV_MESSAGE_BYTES + 64];
+
+	if (store == NULL || store->disk == NULL)
+		return;
+	kv_disk_get_status(store->disk, &status);
+	if (status.oldest_ns > 0 && cnre_clock_now_ns() - status.oldest_ns > KV_DISK_SLOW_NS)
+		add(list, "the drive of --kv-dir does not answer: prefixes in files must wait for it",
+		    "check the drive, its cable or its network; what is in memory is served");
+	if (is_saving_late(store)) {
+		(void)snprintf(what, sizeof what, "KV blocks cannot be saved: %s", status.last_error);
+		add(list, what, "check space and permissions of --kv-dir; they stay in memory, and are tried again every 30 s");
+	}
+	if (has_no_folder(store))
+		add(list, "a KV namespace has no folder: its prefixes are kept in memory only",
+		    "check permissions of --kv-dir, and restart the manager");
+	if (status.quarantined > 0) {
+		(void)snprintf(what, sizeof what, "%llu files of KV blocks were damaged", (unsigned long long)status.quarantined);
+		add(list, what, "check the drive of --kv-dir; they lie in folders `quarantine` there, and may be removed");
+	}
 }

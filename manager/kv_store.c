@@ -41,13 +41,16 @@ static int open_disk(struct kv_store *store, char message[KV_MESSAGE_BYTES])
 	const struct kv_disk_setup setup = {.directory = settings->kv_dir,
 					    .plain = settings->io == SETTINGS_IO_POOL,
 					    .held_fd = fence > 0 ? fence : 0};
+	char reason[KV_DISK_MESSAGE_BYTES];
 	int r;
 
 	if (settings->kv_dir == NULL)
 		return 0;
-	r = kv_disk_open(&store->disk, &setup, message);
-	if (r < 0)
+	r = kv_disk_open(&store->disk, &setup, reason);
+	if (r < 0) {
+		(void)snprintf(message, KV_MESSAGE_BYTES, "--kv-dir %.240s", reason);
 		return r;
+	}
 	store->disk_limit_bytes = settings->kv_disk_bytes;
 	store->disk_source = (struct loop_source){.fd = kv_disk_event_fd(store->disk), .ready = disk_finished};
 	r = loop_add(store->manager->loop, &store->disk_source, EPOLLIN);
@@ -120,13 +123,15 @@ int kv_open(struct manager *manager, char message[KV_MESSAGE_BYTES])
 	struct kv_store *store;
 	int r;
 
-	if (manager->settings == NULL || manager->settings->kv_ram_bytes == 0)
+	if (manager->settings == NULL)
 		return 0;
-	if (manager->settings->kv_ram_bytes < KV_RAM_MIN) {
-		(void)snprintf(message, KV_MESSAGE_BYTES, "--kv-ram is less than %llu bytes, which holds nothing of use",
-			       (unsigned long long)KV_RAM_MIN);
-		return -EINVAL;
-	}
+	if (kv_settings_unused(manager->settings) != NULL)
+		cnre_log(CNRE_LOG_WARNING, "%s", kv_settings_unused(manager->settings));
+	if (manager->settings->kv_ram_bytes == 0)
+		return 0;
+	r = kv_settings_check_ram(manager->settings, message);
+	if (r < 0)
+		return r;
 	store = calloc(1, sizeof *store);
 	if (store == NULL) {
 		(void)snprintf(message, KV_MESSAGE_BYTES, "out of memory for the KV store");

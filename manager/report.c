@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "manager/bell.h"
 #include "manager/fence.h"
+#include "manager/kv.h"
 #include "manager/listener.h"
 #include "manager/loader.h"
 #include "manager/pool.h"
@@ -144,7 +145,7 @@ static json_t *report_settings(const struct manager *manager)
 
 static void add_degraded(json_t *list, const char *what, const char *advice)
 {
-	(void)json_array_append_new(list, json_pack("{s:s, s:s}", "what", what, "do", advice));
+	(void)json_array_append_new(list, json_pack("{s:o, s:s}", "what", text(what), "do", advice));
 }
 
 /* A path may be longer than a line, and no UTF-8. */
@@ -259,12 +260,13 @@ static json_t *report_degraded(const struct manager *manager)
 			"compare measured_bytes, pool_bytes and budget_bytes of cnrectl stats; set a lower budget: cnrectl set ram SIZE");
 	add_pressure(list, &manager->pressure);
 	add_store(list, manager);
+	kv_report_degraded(manager, add_degraded, list);
 	return list;
 }
 
 json_t *report_status(struct manager *manager)
 {
-	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
+	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
 			 (int)getpid(), "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
 			 (json_int_t)manager->state->epoch, "socket", text(listener_path(manager)), "version",
 			 CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
@@ -272,7 +274,7 @@ json_t *report_status(struct manager *manager)
 			 "budget", report_budget(manager), "pool", report_pool(manager), "loader",
 			 report_loader(manager), "settings", report_settings(manager), "degraded",
 			 report_degraded(manager), "pressure", report_pressure(manager), "store",
-			 report_store(manager));
+			 report_store(manager), "kv", kv_report_short(manager));
 }
 
 /* Counters of accesses are derived, so nobody keeps them: they are what was counted last. */

@@ -278,6 +278,21 @@ Test(ctl_kv, store_is_shown_whole)
 	free(output);
 }
 
+Test(ctl_kv, damaged_files_are_no_failed_operation)
+{
+	struct fake_manager manager = {.behaviour = FAKE_ANSWERS};
+	char *output = output_of("kv",
+				 "{\"budget_bytes\":1,\"resident_bytes\":0,\"pool_bytes\":0,\"disk\":{\"directory\":\"/kv\",\"files\":1,"
+				 "\"bytes\":1,\"limit_bytes\":0,\"written\":0,\"read\":0,\"syscalls\":0,\"errors\":0,\"quarantined\":2,"
+				 "\"last_error\":\"bad\"},\"namespaces\":[]}",
+				 NULL, &manager);
+
+	cr_assert_not_null(output, "%s", message);
+	expect_contains(output, "DAMAGED    2 files, now in quarantine; last: bad");
+	cr_expect_null(strstr(output, "FAILED"));
+	free(output);
+}
+
 Test(ctl_kv, store_without_files_and_without_namespaces)
 {
 	struct fake_manager manager = {.behaviour = FAKE_ANSWERS};

@@ -28,6 +28,7 @@ static const char status_text[] =
 	"\"files_direct\":3,\"files_buffered\":0,\"in_flight\":1,\"queued\":0,\"chunk_bytes\":1048576,\"chunk_depth\":8,"
 	"\"reads_in_flight_max\":4},"
 	"\"pressure\":{\"watch\":null,\"reason\":\"/proc/pressure/memory: Permission denied\",\"do\":\"use Linux 6.5\",\"steps\":0},"
+	"\"kv\":{\"enabled\":true,\"budget_bytes\":8589934592,\"resident_bytes\":1073741824,\"namespaces\":3,\"disk\":{\"directory\":\"/var/kv\",\"files\":1234,\"bytes\":4294967296}},"
 	"\"settings\":[{\"name\":\"ram\",\"value\":\"8G\",\"source\":\"command line\"}],\"clients\":2,"
 	"\"degraded\":[{\"what\":\"no\\u001b[31m huge pages\",\"do\":\"reserve them: sysctl vm.nr_hugepages=4096\"}],"
 	"\"bell\":\"io_uring\"}";
@@ -69,7 +70,8 @@ Test(ctl_run, status_shows_trouble_with_its_remedy_and_what_binds)
 	expect_contains(output, "pages: hugetlb-2M 8.0 GiB\n");
 	expect_contains(output,
 			"pressure   not watched: /proc/pressure/memory: Permission denied\n       do  use Linux 6.5\n");
-	expect_contains(output, "ram            8G  (command line)");
+	expect_contains(output, "ram             8G  (command line)");
+	expect_contains(output, "kv         1.0 GiB resident of 8.0 GiB, 3 namespaces; 1,234 files (4.0 GiB) in /var/kv\n");
 	cr_expect_null(strchr(output, '\033'));
 	free(output);
 }

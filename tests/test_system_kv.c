@@ -486,3 +486,73 @@ Test(system_kv, an_import_begins_a_namespace_that_nobody_has_opened)
 	cnre_detach(client);
 	world_close(&world);
 }
+
+Test(system_kv, a_directory_whose_name_is_no_utf8_is_shown)
+{
+	struct world world;
+	char directory[128];
+
+	open_world(&world);
+	(void)snprintf(directory, sizeof directory, "%s/kv\xff", world.directory);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "4M", "--kv-dir", directory, NULL}), 0);
+	cr_expect_eq(kv_number(&world, "\"budget_bytes\""), (uint64_t)4 << 20);
+	world_close(&world);
+}
+
+static int check_says(const struct world *world, const char *ram, const char *directory, const char *text)
+{
+	const char *arguments[] = {"--check", "--model", world->model, "--socket", world->socket, "--kv-ram", ram, "--kv-dir", directory, NULL};
+	char output[1 << 14] = "";
+	int r = world_run("cnre-managerd", arguments, output, sizeof output);
+
+	cr_expect_not_null(strstr(output, text), "%s in %s", text, output);
+	return r;
+}
+
+Test(system_kv, check_and_status_say_what_is_kept_where)
+{
+	struct world world;
+	char directory[128];
+
+	open_world(&world);
+	(void)snprintf(directory, sizeof directory, "%s/kv", world.directory);
+	cr_expect_eq(check_says(&world, "16M", directory, "kv       16.0 MiB of memory; files in "), 0);
+	cr_expect_eq(access(directory, F_OK), -1, "a check makes nothing");
+	cr_expect_eq(check_says(&world, "1M", directory, "kv       1.0 MiB"), 1);
+	cr_expect_eq(check_says(&world, "16M", "/dev/null", "/dev/null"), 1);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", "--kv-dir", directory, NULL}), 0);
+	cr_expect_eq(world_status(&world, "kv.budget_bytes"), (uint64_t)16 << 20);
+	cr_expect_not_null(strstr(world_status_text(&world), directory));
+	world_close(&world);
+}
+
+static int is_saving_refused(void *context)
+{
+	return strstr(world_status_text(context), "KV blocks cannot be saved") != NULL;
+}
+
+/* Nobody waits for it. */
+Test(system_kv, a_folder_that_refuses_blocks_is_a_degraded_one)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS];
+	char directory[128];
+
+	open_world(&world);
+	(void)snprintf(directory, sizeof directory, "%s/kv", world.directory);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", "--kv-dir", directory, NULL}), 0);
+	cr_expect_null(strstr(world_status_text(&world), "cannot be saved"));
+	cr_assert_eq(rmdir(directory), 0);
+	cr_assert_eq(symlink("/proc/self", directory), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21, "memory serves all the same");
+	cr_expect(world_wait_until(is_saving_refused, &world, 20));
+	cr_expect_eq(read_by(&world, NULL, 1, 0), 1);
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}

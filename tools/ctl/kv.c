@@ -157,9 +157,12 @@ static void print_disk(FILE *out, struct fields *fields, const json_t *disk)
 	if (written + read > 0)
 		fprintf(out, ", %.2f system calls each", (double)calls / (double)(written + read));
 	fputc('\n', out);
-	if (errors > 0 || quarantined > 0)
+	if (errors > 0)
 		fprintf(out, "FAILED     %s times, %s files in quarantine; last: %s\n", format_count(errors, count[0]),
 			format_count(quarantined, count[1]), error[0] != '\0' ? error : "-");
+	else if (quarantined > 0)
+		fprintf(out, "DAMAGED    %s files, now in quarantine; last: %s\n", format_count(quarantined, count[1]),
+			error[0] != '\0' ? error : "-");
 }
 
 static void print_prefix(FILE *out, struct fields *fields, const json_t *prefix)
@@ -258,6 +261,13 @@ static int is_final(const json_t *answer)
 	return state == NULL || strcmp(state, "running") != 0;
 }
 
+static int is_export(const json_t *answer)
+{
+	const char *kind = json_string_value(json_object_get(answer, "kind"));
+
+	return kind == NULL ? json_object_get(answer, "present") == NULL : strcmp(kind, "export") == 0;
+}
+
 static int check(const json_t *answer, char message[CTL_MESSAGE_BYTES])
 {
 	const char *state = json_string_value(json_object_get(answer, "state")),
@@ -268,15 +278,12 @@ static int check(const json_t *answer, char message[CTL_MESSAGE_BYTES])
 		return 0;
 	(void)snprintf(reason, sizeof reason, "%s", error == NULL ? "" : error);
 	answer_make_text_printable(reason);
-	(void)snprintf(message, CTL_MESSAGE_BYTES, "%s: what there is of the file is no prefix", reason);
+	if (is_export(answer))
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%s: what there is of the file is no prefix", reason);
+	else
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%s: the %" JSON_INTEGER_FORMAT " blocks before it are stored",
+			       reason, json_integer_value(json_object_get(answer, "blocks")));
 	return -EIO;
-}
-
-static int is_export(const json_t *answer)
-{
-	const char *kind = json_string_value(json_object_get(answer, "kind"));
-
-	return kind == NULL ? json_object_get(answer, "present") == NULL : strcmp(kind, "export") == 0;
 }
 
 /* What was asked shows in what is answered. */

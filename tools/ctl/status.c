@@ -139,6 +139,33 @@ static void print_pressure(FILE *out, struct fields *fields, const json_t *press
 			fields_string(fields, pressure, "do"));
 }
 
+static void print_kv_files(FILE *out, struct fields *fields, const json_t *disk)
+{
+	char files[FORMAT_BYTES], bytes[FORMAT_BYTES];
+
+	fprintf(out, "%s files (%s) in %s\n", format_count(fields_number(fields, disk, "files"), files),
+		format_bytes(fields_number(fields, disk, "bytes"), bytes), fields_string(fields, disk, "directory"));
+}
+
+/* The store of prefixes in a line; cnrectl kv has the rest. */
+static void print_kv(FILE *out, struct fields *fields, const json_t *kv)
+{
+	const json_t *disk = json_object_get(kv, "disk");
+	char resident[FORMAT_BYTES], budget[FORMAT_BYTES];
+
+	if (!fields_boolean(fields, kv, "enabled")) {
+		fprintf(out, "kv         none: with --kv-ram SIZE prefixes of conversations are kept\n");
+		return;
+	}
+	fprintf(out, "kv         %s resident of %s, %" PRIu64 " namespaces; ",
+		format_bytes(fields_number(fields, kv, "resident_bytes"), resident),
+		format_bytes(fields_number(fields, kv, "budget_bytes"), budget), fields_number(fields, kv, "namespaces"));
+	if (json_is_null(disk))
+		fprintf(out, "no files\n");
+	else
+		print_kv_files(out, fields, fields_object(fields, kv, "disk"));
+}
+
 static void print_settings(FILE *out, struct fields *fields, const json_t *status)
 {
 	const json_t *settings = fields_array(fields, status, "settings");
@@ -147,7 +174,7 @@ static void print_settings(FILE *out, struct fields *fields, const json_t *statu
 	size_t index;
 
 	json_array_foreach (settings, index, setting) {
-		fprintf(out, "%-10s %-14s %s  (%s)\n", label, fields_string(fields, setting, "name"),
+		fprintf(out, "%-10s %-15s %s  (%s)\n", label, fields_string(fields, setting, "name"),
 			fields_string(fields, setting, "value"), fields_string(fields, setting, "source"));
 		label = "";
 	}
@@ -167,13 +194,14 @@ static void print(FILE *out, struct fields *fields, const json_t *status)
 	print_pool(out, fields, fields_object(fields, status, "pool"));
 	print_loader(out, fields, fields_object(fields, status, "loader"));
 	print_pressure(out, fields, fields_object(fields, status, "pressure"));
+	print_kv(out, fields, fields_object(fields, status, "kv"));
 	print_settings(out, fields, status);
 }
 
 const struct verb verb_status = {
 	.name = "status",
 	.arguments = "",
-	.summary = "health, models, memory budget and what binds it, loader, settings",
+	.summary = "health, models, memory budget and what binds it, loader, prefixes, settings",
 	.request = verb_request_bare,
 	.print = print,
 };
