@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The installed units under a real systemd: boots one as PID 1 of a container (systemd-nspawn) over this machine's own root
 # with a throw-away overlay, installs the build into it, and runs tests/system/systemd/driver.sh there: socket activation
-# and who may connect, kill -9, a hang, restart, stop, confinement, a second instance, memory pressure, log-out. Nothing
+# and who may connect, kill -9, a hang, restart, stop, prefixes, confinement, a second instance, memory pressure, log-out. Nothing
 # is written outside of a temporary folder. Exit status 0 passed, 1 failed, 77 not possible here (the last line says why).
 # Needs root.
 set -u
@@ -129,4 +129,4 @@ if ! grep -q '^done$' "$work/share/results" || grep -q '^FAILED' "$work/share/re
 	grep -q '^done$' "$work/share/results" || echo 'FAILED: the driver did not come to its end'
 	exit 1
 fi
-echo 'units: activation, kill, hang, restart, stop, confinement, a second instance, memory pressure and log-out do as documented'
+echo 'units: activation, kill, hang, restart, stop, prefixes, confinement, a second instance, memory pressure and log-out do as documented'

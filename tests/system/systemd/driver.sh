@@ -52,6 +52,8 @@ model = $model
 ram = 64M
 verify = load
 digests = /var/lib/cnre/digests
+kv-ram = 16M
+kv-dir = /var/lib/cnre/kv
 CONF
 # As it is, but for the time in which a hang is noticed.
 printf '[Service]\nWatchdogSec=2s\n' >/etc/systemd/system/$unit.d/test.conf
@@ -71,6 +73,10 @@ check "STATUS says what it serves: $(property StatusText)" grep -q 'serving 1 mo
 same 'its slice' "$(property Slice)" cnre.slice
 check 'an engine of a member runs' as_member timeout 20 cnre-olmoe --model $model --tokens "95 28 14" --steps 8 --threads 1 --cache cnre --socket $socket
 check "it left residents: $(stat_of resident_objects)" [ "$(stat_of resident_objects)" -gt 8 ]
+
+# shellcheck source=tests/system/systemd/prefixes.sh
+. ./prefixes.sh
+publish_prefix
 
 # ---- confinement ----
 
@@ -196,6 +202,8 @@ check "descriptors are stored: $(property NFileDescriptorStore)" [ "$(property N
 survives 'kill -9' kill -9
 survives_hang
 survives 'restart' restart
+same 'restart: blocks of prefixes in memory' "$(stat_of kv_resident_blocks)" "$prefix_blocks"
+finds_prefix restart
 # An upgrade of systemd itself.
 systemctl daemon-reexec
 survives 'kill -9 after daemon-reexec' kill -9
@@ -214,6 +222,8 @@ check "stop: what the client has is still right: $answer" grep -q ' changed 0 ' 
 check 'stop: the client ends' detach_steady
 check 'stop: the next one starts it again' as_member cnrectl --socket $socket status
 same 'stop: and it is empty' "$(stat_of resident_objects)" 0
+same 'stop: no block of a prefix is in memory' "$(stat_of kv_resident_blocks)" 0
+finds_prefix stop
 
 # ---- a second instance ----
 
