@@ -197,6 +197,14 @@ static int is_user_full(const struct kv_store *store, const char *name)
 	return name[0] == 'u' && count >= CNRE_KV_NAMESPACES_MAX / 4;
 }
 
+static int is_client_full(const struct session *session, const char *name)
+{
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_PER_CLIENT; i++)
+		if (session->kv[i] == NULL || strcmp(session->kv[i]->space->name, name) == 0)
+			return 0;
+	return 1;
+}
+
 int kv_namespace_find(struct kv_store *store, const struct session *session, const char *name, struct kv_namespace **ret_space,
 		      char message[KV_MESSAGE_BYTES])
 {
@@ -206,6 +214,11 @@ int kv_namespace_find(struct kv_store *store, const struct session *session, con
 
 	if (r < 0)
 		return r;
+	if (is_client_full(session, full)) {
+		(void)snprintf(message, KV_MESSAGE_BYTES, "one client opens %u KV namespaces at most: tell more apart by salt",
+			       CNRE_KV_NAMESPACES_PER_CLIENT);
+		return -ENOSPC;
+	}
 	r = is_user_full(store, full) ? -ENOSPC : kv_namespace_named(store, full, ret_space);
 	if (r == -ENOSPC)
 		(void)snprintf(message, KV_MESSAGE_BYTES, "too many KV namespaces (%u, a quarter of them for one user): use others, and tell them apart by salt",

@@ -102,7 +102,7 @@ static int enter(struct session *session, struct kv_session *client)
 		set_holder(client, client->number);
 		return 0;
 	}
-	return -EMFILE;
+	return -ENOSPC; /* looked at before: kv_namespace_find */
 }
 
 static void leave(struct kv_session *client)
@@ -346,8 +346,7 @@ static int open_for(struct session *session, const struct cnre_wire_kv_open *ask
 		return 0;
 	r = begin(session, space, ret_client);
 	if (r < 0)
-		(void)snprintf(message, KV_MESSAGE_BYTES, "the KV namespace cannot be opened: %s%s", strerror(-r),
-			       r == -EMFILE ? ": one client opens 8 at most, and tells more apart by salt" : "");
+		(void)snprintf(message, KV_MESSAGE_BYTES, "the KV namespace cannot be opened: %s", strerror(-r));
 	return r;
 }
 
@@ -359,6 +358,9 @@ static int answer_open(struct session *session, const struct cnre_wire_kv_open *
 
 	if (r == 0)
 		r = open_for(session, asked, &client, message);
+	if (r < 0 && message[0] != '\0' && cnre_log_allowed(&session->manager->sessions->log_limit, cnre_clock_now_ns()))
+		cnre_log(CNRE_LOG_NOTICE, "kv: %s (pid %d, uid %u): %s", session->name, (int)session->peer.pid,
+			 session->peer.uid, message);
 	return send_opened(session, asked->header.id, client, r, message);
 }
 

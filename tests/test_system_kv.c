@@ -556,3 +556,29 @@ Test(system_kv, a_folder_that_refuses_blocks_is_a_degraded_one)
 	cnre_detach(client);
 	world_close(&world);
 }
+
+Test(system_kv, the_ninth_namespace_of_a_client_is_enospc_and_begins_nothing)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv_identity identity = kv_test_identity();
+	struct cnre_kv *kv[9];
+	char name[] = "space0";
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	for (int i = 0; i < 8; i++) {
+		name[5] = (char)('0' + i);
+		kv[i] = open_kv(client, name);
+	}
+	name[5] = '8';
+	for (int i = 0; i < 2; i++)
+		cr_expect_eq(cnre_kv_open(client, name, &identity, &kv[8]), -ENOSPC);
+	cr_expect_eq(world_status(&world, "kv.namespaces"), 8);
+	cr_expect(world_log_has(&world, "by salt"));
+	for (int i = 0; i < 8; i++)
+		cnre_kv_close(kv[i]);
+	cnre_detach(client);
+	world_close(&world);
+}
