@@ -62,13 +62,13 @@
  *   -EINVAL        a bad argument: fix the program
  *   -ENOENT        no such model, layer (a dense one has none) or expert
  *   -ETIMEDOUT     the time given passed; a missed poll has started the load
- *   -ENOSPC        more than the reservation, or no room to grant one
+ *   -ENOSPC        more than the reservation, or no room to grant one; no memory for a KV block, too many KV namespaces
  *   -ENOMEM        this process is out of memory
  *   -EIO           unreadable on every replica
  *   -EBADMSG       bytes fail their check: a digest differs, or a message or segment makes no sense
  *   -EPIPE         the manager is gone for good, or its socket was closed here: detach and attach again
  *   -ECHILD        called in a forked child
- *   -EACCES        the manager does not serve this user
+ *   -EACCES        the manager does not serve this user, or not in this KV namespace
  *   -ENOTSUP       family, view or function that this manager or library does not have
  *   -ENODEV        no such device
  *   -ESTALE        the model in this directory is not what the manager serves; a dropped KV ancestor: match again
@@ -118,9 +118,9 @@ struct cnre_options {
  *
  * A directory is compared by its config.json and every shard's header: dense weights come from the engine's directory
  * and experts from the manager's, and two revisions mixed would be silent garbage. A manager that is started takes its
- * settings from $CNRE_RAM, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_POLICY, $CNRE_KV_RAM and $CNRE_KV_DIR; its program is
- * $CNRE_MANAGERD, else the one installed with this library, else the one in $PATH. timeout_ns 0 waits two seconds at
- * most for the answer of a manager. While a manager is being restarted the call waits for its successor.
+ * settings from $CNRE_RAM, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_POLICY, $CNRE_KV_RAM, $CNRE_KV_DIR and $CNRE_KV_DISK; its
+ * program is $CNRE_MANAGERD, else the one installed with this library, else the one in $PATH. timeout_ns 0 waits two
+ * seconds at most for the answer of a manager. While a manager is being restarted the call waits for its successor.
  *
  * Returns:  0, or
  *           -EINVAL        no model, a bad size, a socket path over 107 bytes, or options this version does not know
@@ -430,7 +430,6 @@ struct cnre_kv_identity {
 };
 struct cnre_kv_media { uint64_t token_offset, token_count; const unsigned char *digest; size_t digest_bytes; }; /* digest NULL: nothing from here on is matched or stored */
 
-
 /*
  * cnre_kv_open - open a namespace of computed prefixes for one identity
  *
@@ -448,7 +447,7 @@ struct cnre_kv_media { uint64_t token_offset, token_count; const unsigned char *
  *           -ENOTSUP    the manager has no KV store
  *           -EACCES     it does not let this user have that namespace
  *           -E2BIG      blocks of block_bytes_max do not fit
- *           -ENOSPC     more namespaces than a client may have
+ *           -ENOSPC     more namespaces than a client (8) or its user may have
  *           -ETIMEDOUT  no answer in 30 s
  *           -EPIPE      the manager is gone for good
  *           -EBADMSG, -EINVAL, -ENOMEM, -ECHILD
@@ -509,7 +508,8 @@ int  cnre_kv_match(struct cnre_kv *kv, const int32_t *tokens, size_t count, cons
  *           -EPIPE      it is not in memory and the manager is gone for good (a restart is only a pause)
  *           -ESTALE     the chain was unpinned
  *           -EINVAL, -ECHILD
- *           After a failed read compute from here on; the other blocks are good.
+ *           After a failed read compute from here on; the other blocks are good. The chain still stands behind the match:
+ *           to store the failed block again, match again.
  * Owns:     the chain owns the data until cnre_kv_unpin or cnre_kv_release.
  * Threads:  any, several at once; none while the chain is unpinned or released.
  * Blocks:   on what is in a file, at most timeout_ns; when the pool has grown, for an answer of the manager as cnre_acquire.
