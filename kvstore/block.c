@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Header and check of a block's file; see block.h. The hash is compiled in: no library is needed to run.
+ * Header of a block's file; see block.h.
  *
  *   byte     0 magic  8 version  12 zero  16 flags  20 token_count  24 block_tokens  28 media first
  *           32 position  40 bytes  48 compute_ns  56 zero
@@ -18,9 +18,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #define MAGIC "CNREKVB" /* with its end: 8 bytes */
 #define VERSION 1u
@@ -48,59 +45,6 @@ enum {
 _Static_assert(AT_TOKENS + TOKEN_BYTES * KV_BLOCK_TOKENS_MAX <= AT_OWN_CHECK, "tokens fit");
 
 static const unsigned char no_media[KV_KEY_BYTES];
-
-/* ---- check ---- */
-
-struct kv_check {
-	XXH3_state_t state;
-};
-
-int kv_check_open(struct kv_check **ret_check)
-{
-	/* The state has vectors in it; its alignment is more than malloc's, and its size a multiple of that. */
-	struct kv_check *check = aligned_alloc(_Alignof(struct kv_check), sizeof *check);
-
-	if (check == NULL)
-		return -ENOMEM;
-	memset(check, 0, sizeof *check);
-	*ret_check = check;
-	return 0;
-}
-
-struct kv_check *kv_check_close(struct kv_check *check)
-{
-	free(check);
-	return NULL;
-}
-
-void kv_check_begin(struct kv_check *check)
-{
-	(void)XXH3_128bits_reset(&check->state); /* these fail on NULL only */
-}
-
-void kv_check_add(struct kv_check *check, const void *bytes, size_t count)
-{
-	(void)XXH3_128bits_update(&check->state, bytes, count);
-}
-
-static void put_hash(XXH128_hash_t hash, unsigned char ret_check[KV_BLOCK_CHECK_BYTES])
-{
-	XXH128_canonical_t canonical;
-
-	_Static_assert(sizeof canonical == KV_BLOCK_CHECK_BYTES, "is the file's format");
-	XXH128_canonicalFromHash(&canonical, hash);
-	memcpy(ret_check, &canonical, sizeof canonical);
-}
-
-void kv_check_end(struct kv_check *check, unsigned char ret_check[KV_BLOCK_CHECK_BYTES])
-{
-	put_hash(XXH3_128bits_digest(&check->state), ret_check);
-}
-
-void kv_check_payload(const void *payload, size_t bytes, unsigned char ret_check[KV_BLOCK_CHECK_BYTES])
-{
-	put_hash(XXH3_128bits(payload, bytes), ret_check);
-}
 
 /* ---- numbers ---- */
 

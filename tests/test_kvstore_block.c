@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvstore/block.c: a header that was not written by it, or not for these tokens, is refused, whoever computed its check. */
 #include "kvstore/block.h"
+#include "kvstore/check_inner.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -295,5 +296,33 @@ Test(kvstore_block, payload_is_checked_alike_at_once_and_in_pieces)
 	cr_expect_neq(memcmp(whole, pieces, sizeof whole), 0);
 	cr_expect_null(kv_check_close(check));
 	cr_expect_null(kv_check_close(NULL));
+	free(payload);
+}
+
+/* Around what the hash treats apart: nothing, 16, 128, 240 bytes, a stripe, its blocks of 1024. */
+Test(kvstore_block, each_kind_of_cpu_checks_alike)
+{
+	static const size_t sizes[] = {0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 255, 256, 257, 1023, 1024, 1025, 4096, 100000};
+	const struct kv_checker *other = kv_checker_avx2(), *plain = &kv_checker_plain;
+	unsigned char *payload = malloc(100000), a[KV_BLOCK_CHECK_BYTES], b[KV_BLOCK_CHECK_BYTES];
+	void *state;
+
+	if (other == NULL)
+		cr_skip_test("no AVX2");
+	for (size_t i = 0; i < 100000; i++)
+		payload[i] = (unsigned char)(i * 11 + i / 256);
+	state = aligned_alloc(other->state_alignment, other->state_bytes);
+	memset(state, 0, other->state_bytes);
+	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+		plain->whole(payload, sizes[i], a);
+		other->whole(payload, sizes[i], b);
+		cr_expect_eq(memcmp(a, b, sizeof a), 0, "%zu bytes", sizes[i]);
+		other->begin(state);
+		other->add(state, payload, sizes[i] / 3);
+		other->add(state, payload + sizes[i] / 3, sizes[i] - sizes[i] / 3);
+		other->end(state, b);
+		cr_expect_eq(memcmp(a, b, sizeof a), 0, "%zu bytes in two pieces", sizes[i]);
+	}
+	free(state);
 	free(payload);
 }

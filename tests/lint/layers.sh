@@ -49,7 +49,7 @@ third_party='liburing.h         (manager/(loader_uring|bell|loop)|kvstore/disk_u
 jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|tools/route|engine)/[a-z_]+\.[ch]
 ini.h              manager/settings\.c
 openssl/[a-z]+.h   (base/(fingerprint|payload)|kvstore/key)\.c
-xxhash.h           (manager/digest|kvstore/block)\.c
+xxhash.h           (manager/digest\.c|kvstore/checker_body\.h)
 cuda.h             gpu/gpu_cuda\.c'
 
 check_third_party() # files...
