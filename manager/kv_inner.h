@@ -146,8 +146,8 @@ struct kv_copy {                          /* a block on its way into the pool */
 	struct worker_job job;
 	struct kv_namespace *space;
 	struct kv_block block;
-	const void *from;                 /* still the owner's until `ended`; NULL: from_fd has it */
-	int from_fd;
+	const void *from;                 /* still the owner's until `ended` */
+	int from_fd;                      /* of the segment it is in, whose pages its owner can take away; -1: none can */
 	uint64_t from_off;
 	void *to;
 	uint32_t index;

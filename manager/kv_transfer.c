@@ -350,7 +350,7 @@ static void copied(struct worker_job *job)
 static void import_more(struct kv_transfer *transfer)
 {
 	struct kv_copy what = {
-		.job.done = copied, .from = transfer->payload, .ended = block_copied, .owner = transfer, .block = transfer->block};
+		.job.done = copied, .from = transfer->payload, .from_fd = -1, .ended = block_copied, .owner = transfer, .block = transfer->block};
 	int r;
 
 	if (!transfer->has_block) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* KV prefixes through a real manager: shared between processes, over restarts and through files, within the budget. */
+#include "client/kv.h"
 #include "tests/support/child.h"
 #include "tests/support/kv.h"
 #include "tests/support/world.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -579,6 +581,71 @@ Test(system_kv, the_ninth_namespace_of_a_client_is_enospc_and_begins_nothing)
 	cr_expect(world_log_has(&world, "by salt"));
 	for (int i = 0; i < 8; i++)
 		cnre_kv_close(kv[i]);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+/* ---- staging ---- */
+
+static uint64_t staged_pages(const struct cnre_kv *kv)
+{
+	const struct cnre_segment *staging = &kv->space->fixed[CNRE_KV_FD_STAGING];
+	unsigned char *there = calloc(1, staging->bytes / CNRE_PAGE_BYTES);
+	uint64_t count = 0;
+
+	cr_assert_eq(mincore(staging->base, staging->bytes, there), 0);
+	for (uint64_t i = 0; i < staging->bytes / CNRE_PAGE_BYTES; i++)
+		count += there[i] & 1;
+	free(there);
+	return count;
+}
+
+/* One block of a new conversation, of which only some bytes in the middle are filled; what is stored of it must be just that. */
+static void publish_with_holes(struct cnre_kv *kv, unsigned seed, size_t from, size_t bytes)
+{
+	static const char zeros[KV_TEST_BYTES];
+	int32_t tokens[KV_TEST_BLOCK];
+	struct cnre_kv_chain *chain;
+	const void *data;
+	uint64_t size;
+	void *buffer;
+
+	kv_test_tokens(seed, 0, tokens, KV_TEST_BLOCK);
+	cr_assert_eq(cnre_kv_match(kv, tokens, KV_TEST_BLOCK, NULL, 0, &chain), 0);
+	cr_assert_eq(cnre_kv_stage(chain, tokens, KV_TEST_BLOCK, NULL, 0, KV_TEST_BYTES, &buffer), 0);
+	cr_assert_eq(madvise(buffer, KV_TEST_BYTES, MADV_REMOVE), 0, "what the block before left");
+	memset((char *)buffer + from, 'x', bytes);
+	cr_assert_eq(cnre_kv_commit(chain, 1, 0), 0);
+	cnre_kv_release(chain);
+	cr_assert_eq(kv_test_await(kv, tokens, KV_TEST_BLOCK, (int)KV_TEST_BLOCK), (int)KV_TEST_BLOCK);
+	cr_assert_eq(cnre_kv_match(kv, tokens, KV_TEST_BLOCK, NULL, 0, &chain), (int)KV_TEST_BLOCK);
+	cr_assert_eq(cnre_kv_block(chain, 0, 0, &data, &size), (int)KV_TEST_BLOCK);
+	cr_expect_eq(memcmp(data, zeros, from), 0, "from %zu", from);
+	cr_expect(bytes == 0 || (((const char *)data)[from] == 'x' && ((const char *)data)[from + bytes - 1] == 'x'));
+	cr_expect_eq(memcmp((const char *)data + from + bytes, zeros, KV_TEST_BYTES - from - bytes), 0, "from %zu", from);
+	cnre_kv_release(chain);
+}
+
+/* Pages of staging are made by who fills them: the manager, which would be charged, makes none. */
+Test(system_kv, the_manager_makes_no_staging_pages)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	publish_with_holes(kv, 1, 0, 0);
+	cr_expect_eq(staged_pages(kv), 0);
+	publish_with_holes(kv, 2, 2 * CNRE_PAGE_BYTES, CNRE_PAGE_BYTES);
+	cr_expect_eq(staged_pages(kv), 1);
+	publish_with_holes(kv, 3, 0, KV_TEST_BYTES - CNRE_PAGE_BYTES);
+	cr_expect_eq(staged_pages(kv), KV_TEST_BYTES / CNRE_PAGE_BYTES - 1);
+	publish_with_holes(kv, 4, 0, KV_TEST_BYTES);
+	cr_expect_eq(staged_pages(kv), KV_TEST_BYTES / CNRE_PAGE_BYTES);
+	cnre_kv_close(kv);
 	cnre_detach(client);
 	world_close(&world);
 }
