@@ -18,6 +18,7 @@
 
 #define KV_SEGMENTS_WANTED 16u            /* a budget is cut into about so many, so that it can move in steps */
 #define KV_SEGMENT_BYTES_MIN (2ull << 20)
+#define KV_SEGMENT_BYTES_FIRST (32ull << 20) /* at most, of a namespace: somebody waits for it */
 #define KV_PIN_SHARE 4u                   /* of the budget: what one client may lease at once */
 #define KV_ENTRIES_MIN 256u
 #define KV_ENTRIES_DEFAULT_MAX 65536u
@@ -241,7 +242,6 @@ void kv_namespace_persist(struct kv_namespace *space);
 /* Room for an entry. 0; -EAGAIN: a segment is on its way, ask again; -ENOSPC: everything is in use. */
 int kv_memory_take(struct kv_namespace *space, uint64_t bytes, uint32_t index, uint64_t *ret_place);
 void kv_memory_give(struct kv_namespace *space, uint64_t place);
-uint64_t kv_memory_segment_bytes(const struct kv_store *store, uint64_t block_bytes);
 void kv_memory_trim(struct kv_store *store); /* while there is more than the budget allows */
 uint64_t kv_memory_bytes(const struct kv_store *store); /* that there is, and is being made */
 int kv_memory_has_too_much(const struct kv_store *store);

@@ -5,7 +5,8 @@
  * while it has less than an equal share and another has more, gets a segment that the other one gives back. One that has
  * none at all gets one of who can do without: there may be more namespaces than segments, and most of them asleep.
  *
- * A worker makes segments: touching 512 MiB takes a quarter of a second, in which the core thread serves everybody.
+ * A worker makes segments: touching 512 MiB takes a quarter of a second, in which the core thread serves everybody. But who
+ * publishes or loads the first block waits for it. So the first segment is small, and the next ones as large as all before.
  */
 #include "manager/kv_inner.h"
 
@@ -41,10 +42,13 @@ uint64_t kv_memory_bytes(const struct kv_store *store)
 	return bytes;
 }
 
-uint64_t kv_memory_segment_bytes(const struct kv_store *store, uint64_t block_bytes)
+static uint64_t segment_bytes(const struct kv_namespace *space, uint64_t block_bytes)
 {
-	uint64_t bytes = cnre_size_align_up(store->budget_bytes / KV_SEGMENTS_WANTED, HUGE_BYTES);
+	uint64_t bytes = cnre_size_align_up(space->store->budget_bytes / KV_SEGMENTS_WANTED, HUGE_BYTES);
+	uint64_t before = space->pool_bytes < KV_SEGMENT_BYTES_FIRST ? KV_SEGMENT_BYTES_FIRST : space->pool_bytes;
 
+	if (bytes > before)
+		bytes = cnre_size_align_up(before, HUGE_BYTES);
 	if (bytes < KV_SEGMENT_BYTES_MIN)
 		bytes = KV_SEGMENT_BYTES_MIN;
 	if (bytes < block_bytes)
@@ -120,7 +124,7 @@ static void made(struct worker_job *job)
 static int grow(struct kv_namespace *space, uint64_t block_bytes)
 {
 	struct kv_store *store = space->store;
-	uint64_t bytes = kv_memory_segment_bytes(store, block_bytes), used = kv_memory_bytes(store);
+	uint64_t bytes = segment_bytes(space, block_bytes), used = kv_memory_bytes(store);
 
 	if (space->making.is_under_way)
 		return 1;
