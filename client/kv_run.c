@@ -185,14 +185,22 @@ static int find_child(const struct cnre_kv_query *query, uint64_t limit, const s
 	return 0;
 }
 
+/*
+ * A child that is usable to its last token, and full-size, is a whole block that was published since we looked for it by
+ * name: the caller takes it for one by its count, so the chain must, too. 1 then: others may follow. 0, or -errno.
+ */
 static int append_part(const struct cnre_kv_query *query, uint64_t limit, struct cnre_kv_chain *chain)
 {
 	struct cnre_kv_item best;
 	int r = find_child(query, limit, chain, &best);
 
-	if (r == 0 && best.tokens > 0)
-		(void)append(query, chain, &best); /* over the quota: a shorter match */
-	return r;
+	if (r < 0 || best.tokens == 0)
+		return r;
+	best.is_whole = best.tokens == query->kv->block_tokens;
+	if (!append(query, chain, &best) || !best.is_whole) /* over the quota: a shorter match */
+		return 0;
+	cnre_kv_chain_advance(chain, best.key, 0);
+	return 1;
 }
 
 /* ---- the end of the run ---- */
@@ -235,9 +243,11 @@ int cnre_kv_run(const struct cnre_kv_query *query, struct cnre_kv_chain **ret_ch
 
 	if (r < 0)
 		return r;
-	r = append_wholes(query, limit, chain);
-	if (r >= 0)
-		r = append_part(query, limit, chain);
+	do {
+		r = append_wholes(query, limit, chain);
+		if (r >= 0)
+			r = append_part(query, limit, chain);
+	} while (r == 1);
 	if (r < 0 && r != -EDQUOT) {
 		while (chain->item_count > 0)
 			remove_last(query, chain);

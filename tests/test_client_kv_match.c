@@ -248,6 +248,28 @@ Test(client_kv_match, block_that_is_not_found_by_its_key_may_be_as_a_child)
 	kv_attached_stop(&attached);
 }
 
+/* Published between the look by name and the look for children: what is committed next must lie behind it, not beside it. */
+Test(client_kv_match, whole_block_that_is_found_as_a_child_is_one_that_the_chain_goes_on_from)
+{
+	struct kv_attached attached = kv_attached_start(NULL, 0);
+	struct cnre_kv_entry *late;
+	struct cnre_kv_chain *chain;
+	void *buffer;
+
+	kv_attached_store_tokens(&attached, tokens, 12);
+	late = fake_kv_entry(attached.fake, 1);
+	late->tag++;
+	cr_assert_eq(cnre_kv_match(attached.kv, tokens, 16, NULL, 0, &chain), 12);
+	late->tag--;
+	cr_assert_eq(cnre_kv_stage(chain, tokens + 12, 4, NULL, 0, KV_BYTES, &buffer), 0);
+	cr_assert_eq(cnre_kv_commit(chain, 1, 0), 0);
+	cr_assert_eq(fake_kv_serve(attached.fake, 0), 1);
+	cr_expect_eq(fake_kv_published(attached.fake)->position, 12);
+	cr_expect_arr_eq(fake_kv_published(attached.fake)->parent, fake_kv_entry(attached.fake, 2)->key, CNRE_KV_KEY_BYTES);
+	cnre_kv_release(chain);
+	kv_attached_stop(&attached);
+}
+
 Test(client_kv_match, links_that_lie_end_a_match_and_nothing_else)
 {
 	struct kv_attached attached = kv_attached_start(&(struct fake_kv_setup){.bucket_count = 1}, 0);
