@@ -111,6 +111,26 @@ static int is_there(const struct kv_namespace *space, const struct kv_block *blo
 	return cnre_kv_index_lookup(space->directory, block->key) != CNRE_KV_NONE;
 }
 
+/* A partial block that is the beginning of this one, and nothing else, is of no more use. */
+static void replace_shorter(struct kv_namespace *space, uint32_t index)
+{
+	const struct cnre_kv_entry *longer = &space->entry[index];
+	uint32_t child = cnre_kv_index_child(space->directory, longer->parent, CNRE_KV_NONE);
+
+	while (child != CNRE_KV_NONE) {
+		const struct cnre_kv_entry *entry = &space->entry[child];
+		uint32_t next = cnre_kv_index_child(space->directory, longer->parent, child);
+
+		if (entry->token_count < longer->token_count && (entry->flags & CNRE_KV_ENTRY_POINT) == 0 &&
+		    memcmp(entry->root, longer->root, sizeof entry->root) == 0 &&
+		    memcmp(entry->token, longer->token, entry->token_count * sizeof entry->token[0]) == 0 &&
+		    (entry->media_first == entry->token_count ? longer->media_first >= entry->token_count :
+								memcmp(entry->media, longer->media, sizeof entry->media) == 0))
+			kv_entry_forget(space, child);
+		child = next;
+	}
+}
+
 /* An entry that nobody uses; where there is none, the least valuable block is forgotten for the next one. */
 static uint32_t take_entry(struct kv_namespace *space)
 {
@@ -135,8 +155,11 @@ int kv_publish_begin(struct kv_namespace *space, const struct kv_copy *what, str
 	uint32_t index;
 	int r;
 
-	if (is_there(space, &what->block))
+	index = cnre_kv_index_lookup(space->directory, what->block.key);
+	if (index != CNRE_KV_NONE) {
+		replace_shorter(space, index); /* who stored it may have been killed before that */
 		return 1;
+	}
 	r = check_parent(space, &what->block);
 	if (r < 0)
 		return r;
@@ -169,26 +192,6 @@ int kv_publish_begin(struct kv_namespace *space, const struct kv_copy *what, str
 }
 
 /* ---- done ---- */
-
-/* A partial block that is the beginning of this one, and nothing else, is of no more use. */
-static void replace_shorter(struct kv_namespace *space, uint32_t index)
-{
-	const struct cnre_kv_entry *longer = &space->entry[index];
-	uint32_t child = cnre_kv_index_child(space->directory, longer->parent, CNRE_KV_NONE);
-
-	while (child != CNRE_KV_NONE) {
-		const struct cnre_kv_entry *entry = &space->entry[child];
-		uint32_t next = cnre_kv_index_child(space->directory, longer->parent, child);
-
-		if (entry->token_count < longer->token_count && (entry->flags & CNRE_KV_ENTRY_POINT) == 0 &&
-		    memcmp(entry->root, longer->root, sizeof entry->root) == 0 &&
-		    memcmp(entry->token, longer->token, entry->token_count * sizeof entry->token[0]) == 0 &&
-		    (entry->media_first == entry->token_count ? longer->media_first >= entry->token_count :
-								memcmp(entry->media, longer->media, sizeof entry->media) == 0))
-			kv_entry_forget(space, child);
-		child = next;
-	}
-}
 
 static void insert(struct kv_copy *copy)
 {
