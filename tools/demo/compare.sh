@@ -56,17 +56,19 @@ cached_bytes() { fincore --bytes --noheadings --output RES "$checkpoint"/*.safet
 
 start_manager() # budget arguments...
 {
-	local line='' ready waited=0
+	local line='' part ready waited=0
 	mkfifo "$work/ready" || return
 	exec {ready}<>"$work/ready"
 	"$build/cnre-managerd" --model "$checkpoint" --ram "$1" --socket "$socket" "${@:2}" >"$work/ready" 2>"$work/managerd.log" &
 	manager=$!
-	while ! read -r -t 0.5 -u "$ready" line; do
+	while ! read -r -t 0.5 -u "$ready" part; do # the time may be over in the middle of the line
+		line+=$part
 		waited=$((waited + 1))
 		if [ $waited -ge $((2 * ready_timeout)) ] || ! kill -0 "$manager" 2>/dev/null; then
 			break
 		fi
 	done
+	line+=$part
 	rm "$work/ready"
 	exec {ready}<&-
 	case $line in
