@@ -4,6 +4,7 @@
  * last one that has the most tokens in common with what follows. Its state can be cut there, unless the identity is
  * resumed at points only: then the run ends at the last point.
  */
+#include "base/crash.h"
 #include "client/kv.h"
 #include "shm/word.h"
 
@@ -57,6 +58,7 @@ static int append(const struct cnre_kv_query *query, struct cnre_kv_chain *chain
 		fits = cnre_kv_pin(space, item->entry, item->bytes) == 0;
 	if (!fits || query->is_probe)
 		cnre_kv_drop(space, item->entry);
+	CNRE_CRASH_POINT("kv-match-pinned");
 	if (fits)
 		chain->item[chain->item_count++] = *item;
 	return fits;

@@ -3,6 +3,7 @@
  * cnre_kv_stage: the name of the next block before its bytes exist, so that what is there already is never gathered. The
  * request of the later commit is made here and waits in the chain.
  */
+#include "base/crash.h"
 #include "client/connection.h"
 #include "client/kv.h"
 
@@ -59,6 +60,7 @@ static int stage_named(struct cnre_kv_chain *chain, const struct cnre_kv_name *n
 	if (r < 0)
 		return r;
 	keep_request(chain, name, bytes, off);
+	CNRE_CRASH_POINT("kv-staged");
 	*ret_buffer = (char *)space->fixed[CNRE_KV_FD_STAGING].base + off;
 	return 0;
 }

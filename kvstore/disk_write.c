@@ -13,6 +13,7 @@
  */
 #include "kvstore/disk_inner.h"
 
+#include "base/crash.h"
 #include "kvstore/leftover.h"
 
 #include <errno.h>
@@ -76,11 +77,18 @@ static void end(struct disk_task *task, int error)
 static int storing_went(struct disk_task *task, struct disk_step *step, int result)
 {
 	task->as.write.result[step - task->step] = result;
+	if (step == &task->step[STEP_WRITE])
+		CNRE_CRASH_POINT("kv-file-written");
+	else if (step == &task->step[STEP_SYNC])
+		CNRE_CRASH_POINT("kv-file-synced");
+	else
+		CNRE_CRASH_POINT("kv-file-linked");
 	return 0;
 }
 
 static void was_linked(struct disk_task *task, int result)
 {
+	CNRE_CRASH_POINT("kv-file-stored");
 	task->as.write.is_present = result == -EEXIST;
 	end(task, result);
 }
@@ -203,6 +211,7 @@ static void was_opened(struct disk_task *task)
 		if (write->is_named)
 			(void)flock(task->fd, LOCK_EX | LOCK_NB); /* says that we live; where it cannot, the pid does */
 		kv_block_encode(task->job->block, task->header);
+		CNRE_CRASH_POINT("kv-file-opened");
 		store(task);
 	}
 }

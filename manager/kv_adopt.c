@@ -130,6 +130,8 @@ static int adopt_entry(struct kv_namespace *space, uint32_t index)
 		space->disk_bytes += KV_BLOCK_HEADER_BYTES + entry->bytes;
 	}
 	if (state == CNRE_STATE_LOADING) {
+		if (kv_is_indexed(entry))
+			kv_set_on_disk(space, index, 0); /* the file is good and found again; else it goes with the block */
 		doom(space, index);
 		return claim(space, index);
 	}

@@ -10,6 +10,7 @@
 #include "manager/kv_inner.h"
 
 #include "base/check.h"
+#include "base/crash.h"
 #include "base/size.h"
 #include "shm/futex.h"
 #include "shm/ledger.h"
@@ -224,7 +225,9 @@ int kv_entry_evict(struct kv_namespace *space, uint32_t index)
 	r = close_to_clients(space, index);
 	if (r < 0)
 		return r;
+	CNRE_CRASH_POINT("kv-evict-closed");
 	give_memory(space, index);
+	CNRE_CRASH_POINT("kv-evict-given");
 	space->tally.evictions++;
 	cnre_counter_add(&space->store->manager->counters->kv_evictions, 1);
 	if (kv_is_on_disk(entry))

@@ -178,6 +178,10 @@ static void remove_some(struct kv_namespace *space)
 
 /* ---- finding ---- */
 
+/*
+ * Crash note: on_disk comes last. A successor forgets what is ABSENT and says that it has no file, and finds it again; the
+ * other way round it would take the file for its own to remove, or an entry that is FREE for one with a file.
+ */
 static void found_one(struct kv_namespace *space, const struct kv_block *block)
 {
 	uint32_t index = cnre_kv_index_lookup(space->directory, block->key);
@@ -193,10 +197,13 @@ static void found_one(struct kv_namespace *space, const struct kv_block *block)
 	if (index == CNRE_KV_NONE)
 		return; /* the index is full: the file stays for a manager with less in it */
 	kv_entry_fill(space, index, block);
+	CNRE_CRASH_POINT("kv-found-filled");
+	kv_entry_set(space, index, CNRE_STATE_ABSENT, CNRE_LOAD_OK, 0);
+	CNRE_CRASH_POINT("kv-found-absent");
+	cnre_kv_index_insert(space->directory, index);
+	CNRE_CRASH_POINT("kv-found-indexed");
 	kv_set_on_disk(space, index, 1);
 	kv_use_add(&space->note[index].use, KV_USE_OF_FOUND, cnre_clock_now_ns());
-	kv_entry_set(space, index, CNRE_STATE_ABSENT, CNRE_LOAD_OK, 0);
-	cnre_kv_index_insert(space->directory, index);
 }
 
 static void scan(struct kv_namespace *space);

@@ -2,6 +2,7 @@
 /* Request slots of a namespace; the ordering map is in kv_channel.h. */
 #include "shm/kv_channel.h"
 
+#include "base/crash.h"
 #include "shm/futex.h"
 
 #include <errno.h>
@@ -40,13 +41,16 @@ int cnre_kv_channel_post(struct cnre_kv_channel *channel, const struct cnre_kv_r
 
 	if (index < 0)
 		return index;
+	CNRE_CRASH_POINT("kv-post-claimed");
 	slot = &channel->slot[index];
 	memcpy(words, request, sizeof words);
 	for (uint32_t i = 0; i < CNRE_KV_REQUEST_WORDS; i++)
 		/* [P10] relaxed: carried by [P2]. */
 		atomic_store_explicit(&slot->word[i], words[i], memory_order_relaxed);
+	CNRE_CRASH_POINT("kv-post-filled");
 	/* [P2] release, pairs with [P5]: the request and the staged bytes. */
 	atomic_store_explicit(&slot->state, CNRE_KV_SLOT_SUBMITTED, memory_order_release);
+	CNRE_CRASH_POINT("kv-post-submitted");
 	/* [P3] release, pairs with [P4]: who takes the bit sees the slot SUBMITTED. */
 	(void)atomic_fetch_or_explicit(&channel->submitted, 1ull << index, memory_order_release);
 	return index;

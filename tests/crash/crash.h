@@ -25,6 +25,7 @@ struct crash {
 	struct daemon daemon;
 	struct truth *truth;
 	char ram[32], low_ram[32];
+	char kv_dir[128];                 /* of the points of prefixes */
 	long long slab_bytes, reserved_slabs; /* of one expert, of the bystander */
 	char once[128];                   /* exists: the point was reached and its process killed */
 	char at[128], once_setting[160];  /* environment of who shall die */
@@ -35,6 +36,14 @@ struct crash {
 const char *crash_attach(const struct crash *crash, struct cnre **ret_client);
 /* Everything once: hits, misses, polls, batches, prefetch, all bytes compared. Nothing is held in the end. */
 const char *crash_work(const struct crash *crash, struct cnre *client, uint32_t seed);
+
+/* ---- kv.c: the same for prefixes; NULL, or a word for what failed ---- */
+int crash_is_kv(const char *point);
+/* Publishes, matches, reads and compares; leaves one prefix pinned and one block staged. */
+const char *crash_kv_work(struct cnre *client);
+/* What is left is right, what is lost can be computed again, and nothing is pinned or forgotten for long. */
+const char *crash_kv_judge(struct crash *crash, struct cnre *client);
+enum crash_result crash_kv_point(struct crash *crash, const char *point, unsigned pass);
 
 /* ---- worlds ---- */
 enum crash_result crash_client_point(struct crash *crash, const char *point, unsigned pass);

@@ -65,16 +65,19 @@ static void report(struct score *score, const struct crash *crash, const struct 
 	score->skipped += result == CRASH_SKIPPED;
 }
 
-/* What lies in client/ is a client's, in manager/ the manager's; in shm/ the one that takes is the manager. */
+/* What lies in client/ is a client's, in manager/ and on its disk the manager's; in shm/ the one that takes is the manager. */
 static int is_of_manager(const struct point *point)
 {
-	return strncmp(point->file, "manager/", 8) == 0 || strncmp(point->name, "take-", 5) == 0;
+	return strncmp(point->file, "manager/", 8) == 0 || strncmp(point->file, "kvstore/disk", 12) == 0 ||
+	       strncmp(point->name, "take-", 5) == 0;
 }
 
 static enum crash_result run_point(struct crash *crash, const char *name, unsigned pass, int of_manager)
 {
 	if (!of_manager)
 		return crash_client_point(crash, name, pass);
+	if (crash_is_kv(name))
+		return crash_kv_point(crash, name, pass);
 	if (strncmp(name, "listen-", 7) == 0)
 		return crash_listener_point(crash, name);
 	return strncmp(name, "fail-", 5) == 0 ? crash_drive_point(crash, name, pass) : crash_manager_point(crash, name, pass);

@@ -47,7 +47,7 @@ int crash_was_reached(const struct crash *crash)
 
 static int start_manager(struct crash *crash)
 {
-	const char *const options[] = {"--ram", crash->ram, NULL};
+	const char *const options[] = {"--ram", crash->ram, "--kv-ram", "16M", NULL};
 
 	return daemon_start(&crash->daemon, options);
 }
@@ -128,7 +128,7 @@ static int be_victim(void *argument)
 
 	(void)putenv(crash->at);
 	(void)putenv(crash->once_setting);
-	if (crash_attach(crash, &client) != NULL || crash_work(crash, client, 0) != NULL)
+	if (crash_attach(crash, &client) != NULL || crash_work(crash, client, 0) != NULL || crash_kv_work(client) != NULL)
 		return 1;
 	cnre_detach(client);
 	return 0;
@@ -163,6 +163,7 @@ static int every_expert_is_right(const struct crash *crash)
 
 enum crash_result crash_client_point(struct crash *crash, const char *point, unsigned pass)
 {
+	const char *failed;
 	int end = 0;
 
 	crash_set_point(crash, point, pass);
@@ -179,7 +180,12 @@ enum crash_result crash_client_point(struct crash *crash, const char *point, uns
 		return fail(crash, "the client failed before it came to the point");
 	if (!crash_is_clean(crash, 1, 1))
 		return fail(crash, "something is still leased, reserved or on its way seconds after the death");
-	return every_expert_is_right(crash) ? CRASH_OK : fail(crash, "another client gets no or wrong bytes");
+	if (!every_expert_is_right(crash))
+		return fail(crash, "another client gets no or wrong bytes");
+	if (!crash_is_kv(point))
+		return CRASH_OK;
+	failed = crash_kv_judge(crash, bystander);
+	return failed == NULL ? CRASH_OK : fail(crash, failed);
 }
 
 /* ---- the manager dies ---- */
