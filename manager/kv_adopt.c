@@ -95,7 +95,7 @@ static int claim(struct kv_namespace *space, uint32_t index)
 static void doom(struct kv_namespace *space, uint32_t index)
 {
 	cnre_kv_index_remove(space->directory, index);
-	space->doomed[space->doomed_count++] = index;
+	kv_entry_doom(space, index);
 }
 
 static int adopt_resident(struct kv_namespace *space, uint32_t index)

@@ -242,7 +242,31 @@ void kv_entry_forget(struct kv_namespace *space, uint32_t index)
 	if (!kv_is_indexed(&space->entry[index]))
 		return;
 	cnre_kv_index_remove(space->directory, index);
+	kv_entry_doom(space, index);
+}
+
+/* Or is about to have one. */
+static int has_file(const struct kv_namespace *space, uint32_t index)
+{
+	return kv_is_on_disk(&space->entry[index]) || (space->note[index].doing & KV_DOING_SAVE) != 0;
+}
+
+void kv_entry_doom(struct kv_namespace *space, uint32_t index)
+{
+	CNRE_CHECK(space->doomed_count < space->entry_count);
 	space->doomed[space->doomed_count++] = index;
+	space->doomed_files += has_file(space, index);
+}
+
+int kv_entry_is_going(const struct kv_namespace *space, const unsigned char key[KV_KEY_BYTES])
+{
+	for (uint32_t i = 0; space->doomed_files > 0 && i < space->doomed_count; i++) {
+		uint32_t index = space->doomed[i];
+
+		if (memcmp(space->entry[index].key, key, KV_KEY_BYTES) == 0 && has_file(space, index))
+			return 1;
+	}
+	return 0;
 }
 
 /* 1: it is FREE now. Its file goes first: what is FREE is nobody's to remove. */
@@ -267,10 +291,15 @@ static int release(struct kv_namespace *space, uint32_t index)
 
 void kv_entry_sweep(struct kv_namespace *space)
 {
+	uint32_t files = 0;
+
 	for (uint32_t i = 0; i < space->doomed_count;) {
-		if (release(space, space->doomed[i]))
+		if (release(space, space->doomed[i])) {
 			space->doomed[i] = space->doomed[--space->doomed_count];
-		else
-			i++;
+			continue;
+		}
+		files += has_file(space, space->doomed[i]) != 0;
+		i++;
 	}
+	space->doomed_files = files;
 }

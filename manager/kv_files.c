@@ -75,12 +75,29 @@ static int save(struct kv_namespace *space, uint32_t index)
 	return 1;
 }
 
-static int wants_save(const struct kv_namespace *space, uint32_t index, int64_t now_ns)
+/*
+ * What was forgotten takes its file with it. Written before that is gone, a new block's file would go, too; or, worse, the
+ * old one would be taken for it.
+ */
+static int must_wait(struct kv_namespace *space, uint32_t index, int64_t now_ns)
+{
+	struct kv_note *note = &space->note[index];
+
+	if (note->save_after_ns <= now_ns && kv_entry_is_going(space, space->entry[index].key))
+		note->save_after_ns = now_ns + KV_TRIM_EVERY_NS;
+	if (note->save_after_ns <= now_ns)
+		return 0;
+	if (space->save_due_ns > note->save_after_ns)
+		space->save_due_ns = note->save_after_ns; /* each has its own time, and this round may have come too early */
+	return 1;
+}
+
+static int is_unsaved(const struct kv_namespace *space, uint32_t index)
 {
 	const struct cnre_kv_entry *entry = &space->entry[index];
 
 	return kv_is_indexed(entry) && kv_state(entry) == CNRE_STATE_READY && !kv_is_on_disk(entry) &&
-	       space->note[index].doing == 0 && space->note[index].save_after_ns <= now_ns;
+	       space->note[index].doing == 0;
 }
 
 void kv_files_new(struct kv_namespace *space)
@@ -100,15 +117,16 @@ static void save_some(struct kv_namespace *space, int64_t now_ns)
 	for (; looks > 0 && space->saves < KV_SAVES_MAX; looks--, space->may_save--) {
 		uint32_t index = space->save_cursor++ % space->entry_count;
 
-		if (wants_save(space, index, now_ns) && !save(space, index))
+		if (is_unsaved(space, index) && !must_wait(space, index, now_ns) && !save(space, index))
 			return;
 	}
 }
 
-int kv_files_is_saving(const struct kv_store *store)
+int kv_files_are_due(const struct kv_store *store)
 {
 	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
-		if (store->space[i] != NULL && (store->space[i]->saves > 0 || store->space[i]->may_save > 0))
+		if (store->space[i] != NULL && (store->space[i]->saves > 0 || store->space[i]->may_save > 0 ||
+						store->space[i]->doomed_files > 0))
 			return 1;
 	return 0;
 }
@@ -128,6 +146,8 @@ static void removed(struct kv_disk_job *job)
 	kv_set_on_disk(space, file->index, 0);
 	/* In memory still, where there was no room for its file: it is not written again at once. */
 	space->note[file->index].save_after_ns = cnre_clock_now_ns() + KV_HALF_LIFE_NS;
+	if (space->doomed_files > 0)
+		space->store->trim_due_ns = 0; /* the next one, now */
 	free(file);
 }
 
@@ -191,6 +211,8 @@ static void found_one(struct kv_namespace *space, const struct kv_block *block)
 			kv_set_on_disk(space, index, 1);
 		return;
 	}
+	if (kv_entry_is_going(space, block->key))
+		return; /* forgotten, and about to be removed */
 	if (kv_room(block->bytes) > kv_pin_bytes_max(space->store))
 		return; /* of a manager with more memory */
 	index = kv_entry_take(space);
@@ -240,6 +262,6 @@ void kv_files_pump(struct kv_namespace *space, int64_t now_ns)
 		return;
 	save_some(space, now_ns);
 	remove_some(space);
-	if (!space->scan.is_under_way && now_ns >= space->scan.next_ns)
+	if (!space->scan.is_under_way && now_ns >= space->scan.next_ns && space->doomed_files == 0)
 		scan(space);
 }

@@ -126,6 +126,7 @@ struct kv_namespace {
 	uint32_t unused_count;
 	uint32_t *doomed;                 /* no longer found, and not FREE yet */
 	uint32_t doomed_count;
+	uint32_t doomed_files;            /* of them with a file still, as of the last sweep; never fewer than there are */
 	struct extent_map map;            /* owners are entries */
 	struct kv_segment *segment;       /* [CNRE_KV_SEGMENTS_MAX] */
 	uint32_t segments_made;
@@ -227,6 +228,10 @@ int kv_entry_evict(struct kv_namespace *space, uint32_t index);
 void kv_entry_forget(struct kv_namespace *space, uint32_t index);
 /* Looks at the forgotten ones. */
 void kv_entry_sweep(struct kv_namespace *space);
+/* A block of that name was forgotten, and its file is not removed yet: a new file must wait, and the old is not found. */
+int kv_entry_is_going(const struct kv_namespace *space, const unsigned char key[KV_KEY_BYTES]);
+/* Puts an entry that is not indexed among the forgotten. */
+void kv_entry_doom(struct kv_namespace *space, uint32_t index);
 
 /* ---- kv_namespace.c ---- */
 /* The namespace that a client means, made if it is new. 0, -EACCES, -EINVAL, -ENOSPC, -ENOMEM, and why. */
@@ -286,7 +291,7 @@ void kv_publish_settle(struct kv_copy *copy, int is_wanted);
 
 /* ---- kv_files.c ---- */
 void kv_files_pump(struct kv_namespace *space, int64_t now_ns);
-int kv_files_is_saving(const struct kv_store *store); /* 1: something is, or could be now */
+int kv_files_are_due(const struct kv_store *store); /* 1: some are being saved or removed, or could be now */
 void kv_files_new(struct kv_namespace *space);       /* there may be something to save */
 void kv_files_remove(struct kv_namespace *space, uint32_t index);
 

@@ -271,7 +271,7 @@ static int64_t deadline_of(const struct kv_namespace *space)
 		deadline_ns = earlier(deadline_ns, store->trim_due_ns);
 	if (space->folder == NULL)
 		return deadline_ns;
-	if (!space->scan.is_under_way)
+	if (!space->scan.is_under_way && space->doomed_files == 0)
 		deadline_ns = earlier(deadline_ns, space->scan.next_ns);
 	if (space->may_save > 0 && space->saves < KV_SAVES_MAX)
 		deadline_ns = 0; /* there is more to look at, now */
@@ -389,10 +389,13 @@ static void finish(struct kv_store *store)
 		kv_session_drain(store);
 		wait_some(store);
 	}
-	while (store->disk != NULL && kv_files_is_saving(store) && cnre_clock_left_ns(end_ns) > 0) {
-		for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
-			if (store->space[i] != NULL)
-				kv_files_pump(store->space[i], cnre_clock_now_ns());
+	while (store->disk != NULL && kv_files_are_due(store) && cnre_clock_left_ns(end_ns) > 0) {
+		for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++) {
+			if (store->space[i] == NULL)
+				continue;
+			kv_entry_sweep(store->space[i]);
+			kv_files_pump(store->space[i], cnre_clock_now_ns());
+		}
 		wait_some(store);
 	}
 }
