@@ -251,8 +251,11 @@ static int has_file(const struct kv_namespace *space, uint32_t index)
 	return kv_is_on_disk(&space->entry[index]) || (space->note[index].doing & KV_DOING_SAVE) != 0;
 }
 
+/* Who waits for one that is in its file only would wait for ever: nobody reads what is forgotten. */
 void kv_entry_doom(struct kv_namespace *space, uint32_t index)
 {
+	if (kv_state(&space->entry[index]) == CNRE_STATE_ABSENT)
+		kv_entry_set(space, index, CNRE_STATE_ABSENT, CNRE_LOAD_EIO, 1);
 	CNRE_CHECK(space->doomed_count < space->entry_count);
 	space->doomed[space->doomed_count++] = index;
 	space->doomed_files += has_file(space, index);

@@ -468,6 +468,29 @@ Test(system_kv_faults, hung_drive_delays_who_reads_from_it_and_nobody_else)
 	end_on_drive(&scene);
 }
 
+/* More blocks than are read at once: the last ones have not begun when they are forgotten, and never will. */
+Test(system_kv_faults, who_waits_for_a_block_that_is_forgotten_is_told)
+{
+	struct cnre_kv_chain *late;
+	int32_t tokens[TOKENS];
+	struct scene scene;
+	const void *data;
+	uint64_t bytes;
+
+	start_on_drive(&scene);
+	hung_drives_enter(&drives, scene.world.manager);
+	hung_drives_stop(&drives, 0);
+	kv_test_tokens(2, 0, tokens, TOKENS);
+	cr_assert_eq(cnre_kv_match(scene.kv, tokens, TOKENS, NULL, 0, &late), TOKENS);
+	cr_expect_eq(cnre_kv_block(late, BLOCKS - 1, BRIEFLY_NS, &data, &bytes), -ETIMEDOUT);
+	cr_assert_eq(cnre_kv_invalidate(scene.kv), 3 * BLOCKS);
+	cr_expect_eq(cnre_kv_block(late, BLOCKS - 1, WAIT_NS, &data, &bytes), -EIO);
+	hung_drives_go(&drives, 0);
+	cnre_kv_release(late);
+	await_at_most(&scene, "forgotten_blocks", 0);
+	end_on_drive(&scene);
+}
+
 /* ---- damage between two lives ---- */
 
 /* The file number `which` of a folder tree, in no order that matters. */
