@@ -22,7 +22,7 @@ enum {
 	TOKENS = 20 * (int)KV_TEST_BLOCK + 5,
 	KNOWN = 3, /* conversations in the folder from the beginning */
 	WORKERS = 2,
-	ROUNDS_MAX = 60,
+	ROUNDS_MAX = 200,
 	CLEAN_SECONDS = 20,
 };
 
@@ -354,14 +354,21 @@ static enum crash_result judge_folder(struct crash *crash)
 	return quarantined == 0 ? CRASH_OK : fail(crash, "a file was half-written");
 }
 
-static enum crash_result run_and_judge(struct crash *crash)
+static enum crash_result run_and_judge(struct crash *crash, int died_before_ready)
 {
 	int worst = run_workers(crash);
+	json_t *answer = daemon_ask(&crash->daemon, "status");
+	long long epoch = daemon_number(answer, "epoch");
 
+	json_decref(answer);
 	if (worst == 2)
 		return CRASH_NOT_REACHED;
 	if (worst != 0)
 		return fail(crash, "a client saw more than a pause");
+	if (epoch != (died_before_ready ? 1 : 2)) {
+		(void)snprintf(crash->reason, sizeof crash->reason, "epoch is %lld: more than one death", epoch);
+		return CRASH_FAILED;
+	}
 	if (child_run(be_judge, crash) != 0)
 		return fail(crash, "what is left is not right");
 	return judge_folder(crash);
@@ -370,7 +377,7 @@ static enum crash_result run_and_judge(struct crash *crash)
 enum crash_result crash_kv_point(struct crash *crash, const char *point, unsigned pass)
 {
 	enum crash_result result;
-	int status;
+	int status, died_before_ready;
 
 	if (!daemon_has_keeper()) {
 		(void)fail(crash, "this cnre-managerd has no keeper");
@@ -383,9 +390,10 @@ enum crash_result crash_kv_point(struct crash *crash, const char *point, unsigne
 	crash->daemon.environment[1] = crash->once_setting;
 	status = start_manager(crash);
 	crash->daemon.environment[0] = crash->daemon.environment[1] = NULL;
-	if (status < 0 && crash_was_reached(crash)) /* before it was ready: nobody starts it again but we */
+	died_before_ready = status < 0 && crash_was_reached(crash);
+	if (died_before_ready) /* nobody starts it again but we */
 		status = start_manager(crash);
-	result = status < 0 ? CRASH_FAILED : run_and_judge(crash);
+	result = status < 0 ? CRASH_FAILED : run_and_judge(crash, died_before_ready);
 	status = daemon_stop(&crash->daemon, 20);
 	return result == CRASH_OK && status != 0 ? fail(crash, "the manager does not end properly") : result;
 }
