@@ -179,6 +179,43 @@ void cnre_kv_index_remove(struct cnre_kv_directory *directory, uint32_t index)
 	end_change(directory);
 }
 
+/* What is not indexed any more goes out of a chain; it keeps its own link, as above. */
+static void clean_chain(struct cnre_kv_directory *directory, const _Atomic uint32_t *link, enum cnre_kv_chain_kind kind)
+{
+	const struct cnre_kv_entry *entry = cnre_kv_entries(directory);
+
+	for (uint32_t i = 0; i < directory->entry_count; i++) {
+		uint32_t next = own_link(link);
+
+		if (next >= directory->entry_count)
+			return;
+		if (is_indexed(&entry[next]))
+			link = link_of(&entry[next], kind);
+		else
+			store_link(link, own_link(link_of(&entry[next], kind)));
+	}
+}
+
+uint32_t cnre_kv_index_remove_if(struct cnre_kv_directory *directory, int (*is_out)(void *context, uint32_t index),
+				 void *context)
+{
+	struct cnre_kv_entry *entry = cnre_kv_entries(directory);
+	uint32_t count = 0;
+
+	begin_change(directory);
+	for (uint32_t i = 0; i < directory->entry_count; i++)
+		if (is_indexed(&entry[i]) && is_out(context, i)) {
+			store_indexed(&entry[i], 0);
+			count++;
+		}
+	for (uint32_t i = 0; i < directory->bucket_count && count > 0; i++) {
+		clean_chain(directory, &directory->bucket[i].of_key, CNRE_KV_BY_KEY);
+		clean_chain(directory, &directory->bucket[i].of_parent, CNRE_KV_BY_PARENT);
+	}
+	end_change(directory);
+	return count;
+}
+
 uint32_t cnre_kv_index_rebuild(struct cnre_kv_directory *directory)
 {
 	const struct cnre_kv_entry *entry = cnre_kv_entries(directory);

@@ -25,6 +25,11 @@ void cnre_kv_index_init(struct cnre_kv_directory *directory);
 /* Manager: a filled entry becomes findable by its key and by its parent; and no more so. Twice is once. */
 void cnre_kv_index_insert(struct cnre_kv_directory *directory, uint32_t index);
 void cnre_kv_index_remove(struct cnre_kv_directory *directory, uint32_t index);
+/*
+ * Manager: all that the caller says, in two looks at every chain, since one by one each costs a walk along its own. How many.
+ */
+uint32_t cnre_kv_index_remove_if(struct cnre_kv_directory *directory, int (*is_out)(void *context, uint32_t index),
+				 void *context);
 /* Manager: chains anew from the entries that say is_indexed, after a writer that died at work. How many there are. */
 uint32_t cnre_kv_index_rebuild(struct cnre_kv_directory *directory);
 /* Manager: the entry with this key, or CNRE_KV_NONE; and whether any entry has this parent. Exact: the caller is the writer. */

@@ -325,3 +325,31 @@ Test(shm_kv_index, present_entry_is_found_beside_a_writer_that_never_rests)
 	cr_assert_eq(pthread_join(writer, NULL), 0);
 	free(directory);
 }
+
+static int is_odd(void *context, uint32_t index)
+{
+	(*(uint32_t *)context)++;
+	return index % 2 == 1;
+}
+
+/* One bucket: every chain has kept and removed ones, side by side and at both ends. */
+Test(shm_kv_index, many_are_removed_at_once_and_the_others_stay_findable)
+{
+	struct cnre_kv_directory *directory = make_directory(1);
+	uint32_t asked = 0, index = 0;
+
+	for (uint32_t i = 0; i < ENTRIES; i++)
+		insert(directory, i, 1000 + i, i / 3 % 2 == 0 ? 5 : 6);
+	cr_expect_eq(cnre_kv_index_remove_if(directory, is_odd, &asked), ENTRIES / 2);
+	cr_expect_eq(asked, ENTRIES);
+	for (uint32_t i = 0; i < ENTRIES; i++)
+		cr_assert_eq(lookup(directory, 1000 + i), i % 2 == 1 ? CNRE_KV_NONE : i);
+	for (index = child(directory, 5, CNRE_KV_NONE); index != CNRE_KV_NONE; index = child(directory, 5, index))
+		cr_assert_eq(index % 2, 0);
+	cr_expect_eq(directory->sequence % 2, 0, "the change is over");
+	cr_expect_eq(cnre_kv_index_remove_if(directory, is_odd, &asked), 0, "none is left");
+	cr_expect_eq(asked, ENTRIES + ENTRIES / 2, "only of those that are there");
+	insert(directory, 1, 7, 5);
+	cr_expect_eq(lookup(directory, 7), 1);
+	free(directory);
+}
