@@ -8,7 +8,8 @@
  *   kv_namespace.c  who may open what                   kv_load.c     from its file, when somebody leases it
  *   kv_session.c    a client's channel and staging      kv_evict.c    which block goes
  *   kv_entry.c      states and leases of one block      kv_files.c    saved, found, removed
- *   kv_memory.c     segments, moved between namespaces  kv_uses.c     what clients say that they used
+ *   kv_memory.c     segments of memory                  kv_uses.c     what clients say that they used
+ *   kv_share.c      from which namespace to which       kv_transfer.c one prefix as a file
  *   kv_adopt.c      after a restart                     kv_report.c, control_kv.c  what people see and say
  *   kv_settings.c   checked before anything is opened
  */

@@ -253,6 +253,16 @@ int kv_memory_has_too_much(const struct kv_store *store);
 void kv_memory_persist(struct kv_namespace *space);
 int kv_memory_adopt(struct kv_namespace *space, uint32_t segment, int fd);
 
+/* ---- kv_share.c ---- */
+/*
+ * Who gives a segment to a namespace that wants one, or NULL; the one with most; the segment that goes first, and how many
+ * bytes are not on their way out.
+ */
+struct kv_namespace *kv_share_giver(const struct kv_namespace *space);
+struct kv_namespace *kv_share_largest(const struct kv_store *store);
+uint32_t kv_share_segment(const struct kv_namespace *space); /* CNRE_KV_NONE: it has none */
+uint64_t kv_share_bytes(const struct kv_namespace *space);
+
 /* What one client may lease at once: a quarter of the budget. */
 uint64_t kv_pin_bytes_max(const struct kv_store *store);
 

@@ -129,7 +129,7 @@ static int grow(struct kv_namespace *space, uint64_t block_bytes)
 	if (space->making.is_under_way)
 		return 1;
 	if (cnre_clock_now_ns() < space->making.retry_ns)
-		return 0;
+		return 0; /* else who wants memory would only ever hear that it is on its way */
 	if (used + bytes > store->budget_bytes && used + kv_room(block_bytes) <= store->budget_bytes)
 		bytes = (store->budget_bytes - used) & ~(uint64_t)(EXTENT_GRAIN - 1); /* the last one is smaller */
 	if (used + bytes > store->budget_bytes || space->segments_made == CNRE_KV_SEGMENTS_MAX)
@@ -191,99 +191,16 @@ static int close_segment(struct kv_namespace *space, uint32_t segment)
 	return 1;
 }
 
-static uint32_t last_segment(const struct kv_namespace *space)
-{
-	for (uint32_t i = space->segments_made; i-- > 0;)
-		if (space->segment[i].is_live)
-			return i;
-	return CNRE_KV_NONE;
-}
-
-static struct kv_namespace *largest(const struct kv_store *store)
-{
-	struct kv_namespace *found = NULL;
-
-	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
-		if (store->space[i] != NULL && (found == NULL || store->space[i]->pool_bytes > found->pool_bytes))
-			found = store->space[i];
-	return found;
-}
-
-static uint32_t count_live(const struct kv_namespace *space)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < space->segments_made; i++)
-		count += space->segment[i].is_live && !space->segment[i].is_closing;
-	return count;
-}
-
-static int has_more_than_share(const struct kv_namespace *space, uint32_t segment)
-{
-	uint64_t share = space->store->budget_bytes / space->store->space_count;
-
-	return space->pool_bytes > share && space->pool_bytes - space->segment[segment].memory.bytes >= share / 2;
-}
-
-/* Who has nothing takes the only segment of one that nobody has open, or one of several. NULL: nobody can do without. */
-static struct kv_namespace *giver(const struct kv_store *store)
-{
-	struct kv_namespace *found = NULL;
-
-	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++) {
-		struct kv_namespace *space = store->space[i];
-		uint32_t live = space == NULL ? 0 : count_live(space);
-
-		if (live == 0 || (space->session_count > 0 && live == 1))
-			continue;
-		if (found == NULL || (space->session_count == 0) > (found->session_count == 0) ||
-		    ((space->session_count == 0) == (found->session_count == 0) && space->pool_bytes > found->pool_bytes))
-			found = space;
-	}
-	return found;
-}
-
 /* Another namespace gives a segment back, as far as its leases let it. */
 static void borrow(struct kv_namespace *space)
 {
-	struct kv_store *store = space->store;
-	struct kv_namespace *other = largest(store);
-	uint32_t segment = other == NULL ? CNRE_KV_NONE : last_segment(other);
+	struct kv_namespace *giver = kv_share_giver(space);
 
-	if (space->pool_bytes >= store->budget_bytes / store->space_count)
-		return;
-	if (other != space && segment != CNRE_KV_NONE && has_more_than_share(other, segment)) {
-		(void)close_segment(other, segment);
-	} else if (space->pool_bytes == 0) {
-		other = giver(store);
-		if (other != NULL)
-			(void)close_segment(other, last_segment(other));
-	}
+	if (giver != NULL)
+		(void)close_segment(giver, kv_share_segment(giver));
 }
 
-void kv_memory_trim(struct kv_store *store)
-{
-	uint64_t bytes = kv_memory_bytes(store);
-
-	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++) {
-		struct kv_namespace *space = store->space[i];
-
-		for (uint32_t s = 0; space != NULL && s < space->segments_made; s++)
-			if (space->segment[s].is_closing)
-				(void)close_segment(space, s);
-	}
-	while (bytes > store->budget_bytes) {
-		struct kv_namespace *space = largest(store);
-		uint32_t segment = space == NULL ? CNRE_KV_NONE : last_segment(space);
-
-		if (segment == CNRE_KV_NONE || !close_segment(space, segment))
-			return;
-		bytes = kv_memory_bytes(store);
-	}
-}
-
-/* ---- taking ---- */
-
+/* In use: by a lease, by ourselves, or on its way out already. */
 static int is_busy(void *context, uint32_t owner)
 {
 	const struct kv_namespace *space = context;
@@ -292,6 +209,64 @@ static int is_busy(void *context, uint32_t owner)
 	return !kv_is_indexed(entry) || kv_state(entry) != CNRE_STATE_READY || space->note[owner].doing != 0 ||
 	       kv_is_leased(space, owner);
 }
+
+static int has_busy(struct kv_namespace *space, uint32_t segment)
+{
+	uint32_t at = extent_first(&space->map, segment);
+
+	if (at != EXTENT_NONE && extent_get(&space->map, at)->owner == EXTENT_FREE)
+		at = extent_next_owned(&space->map, at);
+	for (; at != EXTENT_NONE; at = extent_next_owned(&space->map, at))
+		if (is_busy(space, extent_get(&space->map, at)->owner))
+			return 1;
+	return 0;
+}
+
+static void close_closing(struct kv_namespace *space)
+{
+	for (uint32_t s = 0; s < space->segments_made; s++)
+		if (space->segment[s].is_closing)
+			(void)close_segment(space, s);
+}
+
+/* Instead of what is leased, until that can go. */
+static void close_idle(struct kv_namespace *space)
+{
+	for (uint32_t s = space->segments_made; s-- > 0 && kv_memory_has_too_much(space->store);)
+		if (space->segment[s].is_live && !space->segment[s].is_closing && !has_busy(space, s))
+			(void)close_segment(space, s);
+}
+
+/* What there will be when everything that is being given back is. */
+static uint64_t bytes_to_stay(const struct kv_store *store)
+{
+	uint64_t bytes = kv_memory_bytes(store);
+
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
+		if (store->space[i] != NULL)
+			bytes -= store->space[i]->pool_bytes - kv_share_bytes(store->space[i]);
+	return bytes;
+}
+
+void kv_memory_trim(struct kv_store *store)
+{
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
+		if (store->space[i] != NULL)
+			close_closing(store->space[i]);
+	while (kv_memory_has_too_much(store) && bytes_to_stay(store) > store->budget_bytes) {
+		struct kv_namespace *space = kv_share_largest(store);
+		uint32_t segment = space == NULL ? CNRE_KV_NONE : kv_share_segment(space);
+
+		if (segment == CNRE_KV_NONE)
+			break;
+		(void)close_segment(space, segment);
+	}
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
+		if (store->space[i] != NULL)
+			close_idle(store->space[i]);
+}
+
+/* ---- taking ---- */
 
 /* Blocks of several sizes may leave no hole that is large enough: then a whole run of neighbours goes. */
 static int free_run(struct kv_namespace *space, uint64_t bytes)
