@@ -129,6 +129,8 @@ static int adopt_entry(struct kv_namespace *space, uint32_t index)
 		space->disk_blocks++;
 		space->disk_bytes += KV_BLOCK_HEADER_BYTES + entry->bytes;
 	}
+	if (space->folder == NULL)
+		kv_set_on_disk(space, index, 0); /* started without --kv-dir: nobody could read it */
 	if (state == CNRE_STATE_LOADING) {
 		if (kv_is_indexed(entry))
 			kv_set_on_disk(space, index, 0); /* the file is good and found again; else it goes with the block */

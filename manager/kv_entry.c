@@ -122,6 +122,8 @@ void kv_entry_fill(struct kv_namespace *space, uint32_t index, const struct kv_b
 	memset(&entry->token[block->token_count], 0,
 	       (CNRE_KV_TOKENS_MAX - block->token_count) * sizeof entry->token[0]);
 	set_place(entry, KV_NO_PLACE);
+	/* [X12] relaxed: as [X5]. A manager that died between a found file and its entry left it. */
+	atomic_store_explicit(&entry->on_disk, 0, memory_order_relaxed);
 }
 
 void kv_entry_tell(const struct cnre_kv_entry *entry, struct kv_block *ret_block)
@@ -197,6 +199,8 @@ static int close_to_clients(struct kv_namespace *space, uint32_t index)
 	struct cnre_kv_entry *entry = &space->entry[index];
 	uint32_t before = word_of(entry);
 
+	if (cnre_word_state(before) == CNRE_STATE_ABSENT)
+		set_place(entry, KV_NO_PLACE); /* of a read that failed; a successor believes a place of what is EVICTING */
 	cnre_ledger_store_evicting(&entry->load,
 				   cnre_word_pack(cnre_word_generation(before), CNRE_LOAD_OK, CNRE_STATE_EVICTING));
 	if (!kv_is_leased(space, index))
@@ -251,14 +255,53 @@ static int has_file(const struct kv_namespace *space, uint32_t index)
 	return kv_is_on_disk(&space->entry[index]) || (space->note[index].doing & KV_DOING_SAVE) != 0;
 }
 
-/* Who waits for one that is in its file only would wait for ever: nobody reads what is forgotten. */
-void kv_entry_doom(struct kv_namespace *space, uint32_t index)
+static void list_doomed(struct kv_namespace *space, uint32_t index)
 {
-	if (kv_state(&space->entry[index]) == CNRE_STATE_ABSENT)
-		kv_entry_set(space, index, CNRE_STATE_ABSENT, CNRE_LOAD_EIO, 1);
 	CNRE_CHECK(space->doomed_count < space->entry_count);
 	space->doomed[space->doomed_count++] = index;
 	space->doomed_files += has_file(space, index);
+}
+
+/*
+ * Nobody reads its file any more: who waits for that hears so, and computes. After it left the index: who finds it still has
+ * seen the generation before.
+ */
+static void tell_waiters(struct kv_namespace *space, uint32_t index)
+{
+	if (kv_state(&space->entry[index]) == CNRE_STATE_ABSENT)
+		kv_entry_set(space, index, CNRE_STATE_ABSENT, CNRE_LOAD_EIO, 1);
+}
+
+void kv_entry_doom(struct kv_namespace *space, uint32_t index)
+{
+	list_doomed(space, index);
+	tell_waiters(space, index);
+}
+
+struct choice {
+	struct kv_namespace *space;
+	const unsigned char *root;
+};
+
+static int choose(void *context, uint32_t index)
+{
+	const struct choice *choice = context;
+	struct kv_namespace *space = choice->space;
+
+	if (memcmp(space->entry[index].root, choice->root, KV_KEY_BYTES) != 0)
+		return 0;
+	list_doomed(space, index);
+	return 1;
+}
+
+uint32_t kv_entry_forget_root(struct kv_namespace *space, const unsigned char root[KV_KEY_BYTES])
+{
+	struct choice choice = {.space = space, .root = root};
+	uint32_t first = space->doomed_count, count = cnre_kv_index_remove_if(space->directory, choose, &choice);
+
+	for (uint32_t i = first; i < space->doomed_count; i++)
+		tell_waiters(space, space->doomed[i]);
+	return count;
 }
 
 int kv_entry_is_going(const struct kv_namespace *space, const unsigned char key[KV_KEY_BYTES])
@@ -284,8 +327,8 @@ static int release(struct kv_namespace *space, uint32_t index)
 		kv_files_remove(space, index);
 		return 0;
 	}
-	if (close_to_clients(space, index) < 0)
-		return 0;
+	if (kv_is_leased(space, index) || close_to_clients(space, index) < 0)
+		return 0; /* no EVICTING for what is surely held: its reader may have no time to wait */
 	if (state == CNRE_STATE_READY)
 		give_memory(space, index);
 	set_free(space, index);

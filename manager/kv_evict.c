@@ -171,7 +171,7 @@ static int is_in_breach(const struct kv_session *client)
 	return leased_bytes(client) > allowed && leased_bytes(client) > allowed;
 }
 
-void kv_evict_enforce(struct kv_namespace *space)
+static void enforce_in(struct kv_namespace *space)
 {
 	struct kv_session *next;
 
@@ -186,4 +186,14 @@ void kv_evict_enforce(struct kv_namespace *space)
 				 client->number, space->name, (unsigned long long)kv_pin_bytes_max(space->store));
 		kv_session_end(client, 1);
 	}
+}
+
+void kv_evict_enforce(struct kv_store *store)
+{
+	if (!store->is_short)
+		return;
+	store->is_short = 0;
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
+		if (store->space[i] != NULL)
+			enforce_in(store->space[i]);
 }

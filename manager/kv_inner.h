@@ -191,6 +191,7 @@ struct kv_store {
 	uint32_t turn;                    /* with whom the next one begins */
 	int64_t log_due_ns, log_heard_ns, trim_due_ns;
 	int has_more;
+	int is_short;                     /* somebody found no memory since the last look at who holds it */
 	struct kv_access *access;
 	struct kv_transfer *transfer;     /* the last one; NULL: there was none */
 	struct cnre_log_limit log_limit;
@@ -226,6 +227,10 @@ void kv_entry_absent(struct kv_namespace *space, uint32_t index);
 int kv_entry_evict(struct kv_namespace *space, uint32_t index);
 /* Nobody finds it any more; file, memory and entry go as soon as they can. */
 void kv_entry_forget(struct kv_namespace *space, uint32_t index);
+/* The same of all blocks of a root, at once: a namespace can be one parent's 65536 children. How many. */
+uint32_t kv_entry_forget_root(struct kv_namespace *space, const unsigned char root[KV_KEY_BYTES]);
+/* The second half of it, for what is in no chain already. */
+void kv_entry_doom(struct kv_namespace *space, uint32_t index);
 /* Looks at the forgotten ones. */
 void kv_entry_sweep(struct kv_namespace *space);
 /* A block of that name was forgotten, and its file is not removed yet: a new file must wait, and the old is not found. */
@@ -270,8 +275,11 @@ uint64_t kv_pin_bytes_max(const struct kv_store *store);
 /* The block that is worth least and can go, a leaf; CNRE_KV_NONE: none can. on_disk: of those with a file. */
 uint32_t kv_evict_choose(struct kv_namespace *space, int on_disk);
 int kv_evict_one(struct kv_namespace *space); /* 0 or -ENOSPC */
-/* Clients that surely lease more than they may lose their channels (R19). */
-void kv_evict_enforce(struct kv_namespace *space);
+/*
+ * Clients that surely lease more than they may lose their channels (R19), in any namespace: memory moves between them. Not
+ * where memory is wanted, but from the turn: there somebody may stand on a list of clients.
+ */
+void kv_evict_enforce(struct kv_store *store);
 
 /* ---- kv_session.c ---- */
 int kv_session_adopt(struct session *session, struct kv_namespace *space);

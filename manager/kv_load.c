@@ -38,15 +38,16 @@ static enum cnre_load_error error_of(int r)
 static void fail(struct kv_namespace *space, uint32_t index, int r)
 {
 	space->tally.load_errors++;
+	if (r != -ENOSPC) {
+		/* What cannot be read must not stand in the way of who would compute it. The file is left: it may be
+		 * another's, and good. */
+		kv_set_on_disk(space, index, 0);
+		kv_entry_forget(space, index);
+	} /* else the file is good, and memory may be free for the next one who asks */
 	kv_entry_set(space, index, CNRE_STATE_ABSENT, error_of(r), 1);
-	if (r == -ENOSPC)
-		return; /* the file is good, and memory may be free for the next one who asks */
-	if (cnre_log_allowed(&space->store->log_limit, cnre_clock_now_ns()))
+	if (r != -ENOSPC && cnre_log_allowed(&space->store->log_limit, cnre_clock_now_ns()))
 		cnre_log(CNRE_LOG_WARNING, "kv: a block of %.64s cannot be read from its file: %s: it will be computed again; see cnrectl kv",
 			 space->name, strerror(-r));
-	/* What cannot be read must not stand in the way of who would compute it. The file is left: it may be another's, and good. */
-	kv_set_on_disk(space, index, 0);
-	kv_entry_forget(space, index);
 }
 
 static void done(struct kv_disk_job *job)
@@ -82,7 +83,7 @@ int kv_load_start(struct kv_namespace *space, uint32_t index)
 	if (load == NULL) {
 		if (r == 0)
 			kv_memory_give(space, place);
-		kv_evict_enforce(space);
+		space->store->is_short = 1;
 		fail(space, index, -ENOSPC);
 		return 1;
 	}

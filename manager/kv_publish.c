@@ -111,13 +111,16 @@ static int is_there(const struct kv_namespace *space, const struct kv_block *blo
 	return cnre_kv_index_lookup(space->directory, block->key) != CNRE_KV_NONE;
 }
 
-/* A partial block that is the beginning of this one, and nothing else, is of no more use. */
+/*
+ * A partial block that is the beginning of this one, and nothing else, is of no more use. Of the children that a client
+ * would look at: a root can have thousands.
+ */
 static void replace_shorter(struct kv_namespace *space, uint32_t index)
 {
 	const struct cnre_kv_entry *longer = &space->entry[index];
 	uint32_t child = cnre_kv_index_child(space->directory, longer->parent, CNRE_KV_NONE);
 
-	while (child != CNRE_KV_NONE) {
+	for (uint32_t i = 0; i < CNRE_KV_WALK_MAX && child != CNRE_KV_NONE; i++) {
 		const struct cnre_kv_entry *entry = &space->entry[child];
 		uint32_t next = cnre_kv_index_child(space->directory, longer->parent, child);
 
@@ -171,7 +174,7 @@ int kv_publish_begin(struct kv_namespace *space, const struct kv_copy *what, str
 	space->note[index].doing = KV_DOING_COPY;
 	r = kv_memory_take(space, what->block.bytes, index, &place);
 	if (r == -ENOSPC)
-		kv_evict_enforce(space);
+		store->is_short = 1;
 	copy = r < 0 ? NULL : malloc(sizeof *copy);
 	if (copy == NULL) {
 		if (r == 0)
@@ -283,12 +286,21 @@ static void client_ended(struct kv_copy *copy, int result)
 	cnre_kv_channel_finish(client->channel, copy->slot, result);
 }
 
+/* No digest, no media: a name says nothing else of them, and who looks for the block would not know it by this one. */
+static int is_media_sane(const struct cnre_kv_request *request)
+{
+	static const unsigned char none[KV_KEY_BYTES];
+	int has_none = memcmp(request->media, none, sizeof none) == 0;
+
+	return has_none ? request->media_first == request->count : request->media_first < request->count;
+}
+
 static int check_request(const struct kv_session *client, const struct cnre_kv_request *request)
 {
 	uint64_t staging_bytes = client->staging_segment.bytes;
 
-	if (request->block_tokens == 0 || request->block_tokens > CNRE_KV_TOKENS_MAX || request->count == 0 ||
-	    request->count > request->block_tokens || request->media_first > request->count ||
+	if (request->kind != CNRE_KV_PUBLISH || request->block_tokens == 0 || request->block_tokens > CNRE_KV_TOKENS_MAX || request->count == 0 ||
+	    request->count > request->block_tokens || !is_media_sane(request) ||
 	    request->position % request->block_tokens != 0 || request->position > INT64_MAX)
 		return -EINVAL;
 	if (request->bytes == 0 || request->bytes > staging_bytes || request->staging_off > staging_bytes - request->bytes)

@@ -215,6 +215,7 @@ void kv_session_end(struct kv_session *client, int drops)
 	store->draining_count++;
 }
 
+/* Serving one puts nobody else on the list: who is in breach ends in the turn, not in the middle of this. */
 void kv_session_drain(struct kv_store *store)
 {
 	struct kv_session **link = &store->draining;
@@ -335,7 +336,7 @@ static int open_for(struct session *session, const struct cnre_wire_kv_open *ask
 	}
 	memcpy(name, asked->kv_namespace, sizeof name);
 	if (memchr(name, '\0', sizeof name) == NULL)
-		name[sizeof name - 1] = '\0'; /* then it is too long, and says so */
+		name[0] = '\0'; /* too long, and refused as an empty one is */
 	r = check_block(store, asked->block_bytes_max, message);
 	if (r == 0)
 		r = kv_namespace_find(store, session, asked->is_named ? name : NULL, &space, message);
@@ -413,17 +414,11 @@ static int answer_segments(struct session *session, const struct cnre_wire_kv_se
 
 static int32_t invalidate(struct kv_namespace *space, const unsigned char *root)
 {
-	int32_t dropped = 0;
+	uint32_t dropped = kv_entry_forget_root(space, root);
 
-	for (uint32_t i = 0; i < space->entry_count; i++) {
-		if (!kv_is_indexed(&space->entry[i]) || memcmp(space->entry[i].root, root, KV_KEY_BYTES) != 0)
-			continue;
-		kv_entry_forget(space, i);
-		dropped++;
-	}
-	space->tally.invalidated += (uint64_t)dropped;
+	space->tally.invalidated += dropped;
 	kv_entry_sweep(space);
-	return dropped;
+	return (int32_t)dropped;
 }
 
 static int answer_invalidate(struct session *session, const struct cnre_wire_kv_invalidate *asked)

@@ -184,7 +184,7 @@ static int serve_clients(struct kv_store *store, int is_log_due)
 		struct kv_namespace *space = store->space[(store->turn + i) % CNRE_KV_NAMESPACES_MAX];
 
 		for (struct kv_session *client = space == NULL ? NULL : space->sessions, *next; client != NULL; client = next) {
-			next = client->next; /* who is in breach ends on the way */
+			next = client->next;
 			if (is_log_due)
 				words_left -= kv_uses_follow(client, words_left < KV_LOG_SHARE ? words_left : KV_LOG_SHARE);
 			busy |= kv_publish_serve(client);
@@ -231,6 +231,7 @@ int kv_turn(struct manager *manager)
 			kv_files_pump(store->space[i], now_ns);
 	if (now_ns >= store->trim_due_ns) {
 		store->trim_due_ns = now_ns + KV_TRIM_EVERY_NS;
+		kv_evict_enforce(store);
 		for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
 			if (store->space[i] != NULL)
 				kv_entry_sweep(store->space[i]);
@@ -389,6 +390,8 @@ static void finish(struct kv_store *store)
 		kv_session_drain(store);
 		wait_some(store);
 	}
+	while (kv_transfer_is_at_work(store) && cnre_clock_left_ns(end_ns) > 0)
+		wait_some(store); /* a job of the writer, which reads the pool */
 	while (store->disk != NULL && kv_files_are_due(store) && cnre_clock_left_ns(end_ns) > 0) {
 		for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++) {
 			if (store->space[i] == NULL)
@@ -421,8 +424,8 @@ void kv_close(struct manager *manager)
 	struct kv_store *store = manager->kv;
 
 	kv_leave(manager);
-	if (store == NULL || store->disk != NULL)
-		return; /* its jobs name this memory */
+	if (store == NULL || store->disk != NULL || kv_transfer_is_at_work(store))
+		return; /* their jobs name this memory */
 	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
 		if (store->space[i] != NULL)
 			kv_namespace_close(store->space[i]);

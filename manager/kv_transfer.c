@@ -48,6 +48,11 @@ int kv_transfer_is_running(const struct kv_store *store)
 	return store->transfer != NULL && (store->transfer->state == RUNNING || store->transfer->is_waiting);
 }
 
+int kv_transfer_is_at_work(const struct kv_store *store)
+{
+	return store->transfer != NULL && store->transfer->is_waiting;
+}
+
 static void end(struct kv_transfer *transfer, enum state state)
 {
 	transfer->state = state;

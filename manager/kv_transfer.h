@@ -23,6 +23,7 @@ int kv_transfer_import(struct kv_store *store, const char *name, const struct pe
 
 void kv_transfer_turn(struct kv_store *store);
 int kv_transfer_is_running(const struct kv_store *store);
+int kv_transfer_is_at_work(const struct kv_store *store); /* 1: a job or a copy of it is on its way */
 /* Drops what is not under way; NULL is fine. When no worker runs for it any more. */
 void kv_transfer_close(struct kv_store *store);
 
