@@ -111,7 +111,7 @@ static int becomes_writable(int fd)
 	return base != MAP_FAILED && mprotect(base, 4096, PROT_READ | PROT_WRITE) == 0;
 }
 
-static int ways_to_write(int fd)
+int attacker_ways_to_write(int fd)
 {
 	int ways = 0;
 
@@ -127,7 +127,7 @@ static int ways_to_write(int fd)
 }
 
 /* Its own channel and ledger it may write, but their size is not its to change: the manager would die of SIGBUS. */
-static int ways_to_resize(int fd)
+int attacker_ways_to_resize(int fd)
 {
 	struct stat before, after;
 	int ways = 0;
@@ -144,11 +144,11 @@ int attacker_find_writable(const struct attacker *attacker)
 	int ways = 0;
 
 	for (int i = CNRE_FD_PAGE; i <= CNRE_FD_DIRECTORY; i++)
-		ways += ways_to_write(attacker->fd[i]);
+		ways += attacker_ways_to_write(attacker->fd[i]);
 	for (uint32_t i = 0; i < attacker->pool_count; i++)
-		ways += ways_to_write(attacker->pool_fd[i]);
+		ways += attacker_ways_to_write(attacker->pool_fd[i]);
 	ways += attacker->pool_count == 0; /* nothing tried is not nothing found */
-	ways += ways_to_resize(attacker->fd[CNRE_FD_CHANNEL]) + ways_to_resize(attacker->fd[CNRE_FD_LEDGER]);
+	ways += attacker_ways_to_resize(attacker->fd[CNRE_FD_CHANNEL]) + attacker_ways_to_resize(attacker->fd[CNRE_FD_LEDGER]);
 	return ways;
 }
 

@@ -18,6 +18,9 @@ int attacker_attach(struct attacker *attacker, const char *socket, const char *m
 
 /* Tries every way to a writable mapping, to another size, or to a hole, in each segment that it must not write; how many worked. */
 int attacker_find_writable(const struct attacker *attacker);
+/* The same for one segment that it must not write at all, and one that it may write and not resize. */
+int attacker_ways_to_write(int fd);
+int attacker_ways_to_resize(int fd);
 
 /* Writes random words over its channel (and its ledger) and rings its bell, for so long. */
 void attacker_write_garbage(const struct attacker *attacker, int seconds, unsigned seed, int ledger_too);
