@@ -614,6 +614,7 @@ struct settings *settings_close(struct settings *settings)
 	clear_list(&settings->model);
 	clear_list(&settings->mirror);
 	clear_list(&settings->dir);
+	clear_list(&settings->kv_allow);
 	for (size_t i = 0; i < CNRE_COUNT_OF(table); i++)
 		free(settings->origin[i].text);
 	free(settings);
