@@ -10,7 +10,8 @@
  *   load SEED WARM      matches conversation SEED and takes every block, beside its first one alone; WARM 1: other
  *                       blocks were there before and have gone, so that memory for these need not be made
  *   step PID CHUNKS     steps of fixed work, in chunks: without publishing, with a publish, and with the manager stopped
- *   calls PID COUNT     COUNT stages and commits; PID 0: only with the manager running
+ *   calls PID COUNT     COUNT stages and commits; PID 0: only with the manager running, and each
+ *                       waits until it is found
  *
  * usage: bench_kv SOCKET MODEL BLOCKS BYTES VERB ARGUMENT...
  */
@@ -531,8 +532,11 @@ static void bench_calls(struct bench *bench, char **argv)
 	long count = strtol(argv[1], NULL, 10);
 	struct calls calls = {0};
 
-	for (long i = 0; i < count; i++)
+	for (long i = 0; i < count; i++) {
 		publish_one(bench, bench->bytes, &calls);
+		if (pid <= 0)
+			await(bench, bench->tokens, BLOCK_TOKENS);
+	}
 	print_calls("running", &calls);
 	if (pid <= 0)
 		return;

@@ -13,7 +13,7 @@
 #   steps                 of fixed work, a block published every 64 steps, without what the engine gathers itself
 #   calls                 system calls: of a match, of a stage and commit, of the manager for a block written or read
 #
-# PARTS of all that (first apart blocks load calls), ROUNDS (3), PAIRS (4 a round), SHARED (2048), APART (1024 tokens), BLOCKS (64), BLOCK_MIB (12), CHUNKS (15), THREADS of the engine (1).
+# PARTS of all that (first apart blocks load calls), ROUNDS (3), PAIRS (4 a round), SHARED (2048), APART (2048 tokens), BLOCKS (64), BLOCK_MIB (12), CHUNKS (15), THREADS of the engine (1).
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 mkdir -p "$build" || exit 1
@@ -25,7 +25,7 @@ steps=2
 parts=${PARTS:-first apart blocks load calls}
 pairs=${PAIRS:-4}
 shared=${SHARED:-2048}
-apart=${APART:-1024}
+apart=${APART:-2048}
 blocks=${BLOCKS:-64}
 block_bytes=$((${BLOCK_MIB:-12} << 20))
 chunks=${CHUNKS:-15}
@@ -236,10 +236,11 @@ bench_load()
 
 # ---- system calls ----
 
+# Without the pauses between looks.
 count_calls() # verb pid-argument count
 {
 	strace -f -c -U calls,name -o "$work/calls" "$program" "$socket" "$checkpoint" 16 $small_bytes "$1" "$2" "$3" >/dev/null &&
-		awk '$2 == "total" {print $1}' "$work/calls"
+		awk '$2 == "total" {sum += $1} $2 == "clock_nanosleep" {sum -= $1} END {print sum}' "$work/calls"
 }
 
 bench_calls()
