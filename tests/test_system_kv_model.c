@@ -630,3 +630,115 @@ Test(system_kv_model, ten_thousand_random_steps_do_what_the_model_says)
 	cnre_detach(run.client);
 	world_close(&run.world);
 }
+
+/* ---- too little memory: what is there is not known, only that it is right ---- */
+
+enum { ROUNDS = 600, EATERS = 3, MANY = 20, LONG = 12 * (int)KV_TEST_BLOCK };
+
+struct eater {
+	const struct world *world;
+	unsigned seed;
+};
+
+/* 0, 1 wrong bytes, 2 an error that is none of too little memory or of a death. */
+static int read_some(struct cnre_kv *kv, const int32_t *tokens, size_t count)
+{
+	struct cnre_kv_chain *chain;
+	const void *data;
+	uint64_t bytes;
+	int matched = cnre_kv_match(kv, tokens, count, NULL, 0, &chain), r, bad = 0;
+
+	if (matched < 0)
+		return 2;
+	for (size_t i = 0; (r = cnre_kv_block(chain, i, WAIT_NS, &data, &bytes)) != 0 && bad == 0; i++) {
+		if (r < 0)
+			bad = r == -ENOSPC || r == -EIO || r == -ESTALE ? 0 : 2;
+		else if (r == KV_TEST_BLOCK)
+			bad = kv_test_check(data, bytes, tokens, (i + 1) * KV_TEST_BLOCK) != 0;
+	}
+	cnre_kv_release(chain);
+	return bad;
+}
+
+static int be_eater(void *context)
+{
+	const struct eater *eater = context;
+	struct cnre_options options = {.size = sizeof options,
+				       .socket = eater->world->socket,
+				       .reserve_bytes = NO_EXPERTS,
+				       .timeout_ns = WAIT_NS};
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[LONG];
+
+	random_state = eater->seed;
+	if (cnre_attach(&client, eater->world->model, &options) < 0)
+		return 3;
+	kv = open_identity(client, 0);
+	for (unsigned i = 0; i < ROUNDS && kv != NULL; i++) {
+		size_t count = 1 + draw(LONG);
+		int r, bad;
+
+		kv_test_tokens(draw(MANY), 40, tokens, LONG);
+		bad = read_some(kv, tokens, count);
+		if (bad != 0)
+			return bad;
+		r = kv_test_commit(kv, tokens, count);
+		if (r < 0 && r != -ESTALE && r != -ENOSPC)
+			return 4;
+	}
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	return kv == NULL ? 5 : 0;
+}
+
+static int is_quiet(void *context)
+{
+	(void)context;
+	return number_of("pinned_blocks") == 0 && number_of("forgotten_blocks") == 0 && number_of("clients") == 0;
+}
+
+static void eat(const char *const *options)
+{
+	struct eater eater[EATERS + 1];
+	pid_t child[EATERS + 1];
+
+	random_state = seed_of_run();
+	world_open(&run.world);
+	world_generate(&run.world, NULL);
+	cr_assert_gt(world_start(&run.world, options), 0);
+	for (int i = 0; i <= EATERS; i++) {
+		eater[i] = (struct eater){.world = &run.world, .seed = draw(1u << 20)};
+		child[i] = child_start(be_eater, &eater[i]);
+	}
+	for (int i = 0; i < 5; i++)
+		cr_assert_leq(number_of("resident_bytes"), 4u << 20);
+	(void)kill(child[EATERS], SIGKILL);
+	(void)child_wait(child[EATERS]);
+	world_kill_manager(&run.world);
+	for (int i = 0; i < EATERS; i++) {
+		int end = child_wait(child[i]);
+
+		cr_assert_eq(end, 0, "%d", end);
+	}
+	cr_assert_leq(number_of("resident_bytes"), 4u << 20);
+	cr_assert_leq(number_of("pool_bytes"), 4u << 20);
+	cr_assert(world_wait_until(is_quiet, NULL, 20));
+	world_close(&run.world);
+}
+
+/* 4 MiB are 102 blocks; the conversations have 200. */
+Test(system_kv_model, too_little_memory_gives_less_and_never_wrong_bytes)
+{
+	eat((const char *const[]){"--kv-ram", "4M", "--keeper", "auto", NULL});
+}
+
+Test(system_kv_model, too_little_memory_with_files_gives_no_wrong_bytes_either)
+{
+	char folder[160];
+
+	(void)snprintf(folder, sizeof folder, "%s/cnre-kv-%d", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/var/tmp",
+		       getpid());
+	eat((const char *const[]){"--kv-ram", "4M", "--keeper", "auto", "--kv-dir", folder, NULL});
+	cr_assert_eq(world_run("/bin/rm", (const char *const[]){"-rf", folder, NULL}, NULL, 0), 0);
+}
