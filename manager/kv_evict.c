@@ -74,9 +74,11 @@ static void keep(struct kv_victims *victims, const struct kv_victim *victim)
 	victims->victim[at] = *victim;
 }
 
-static void look(const struct kv_namespace *space, int on_disk, struct kv_victims *ret_victims)
+static void look(struct kv_namespace *space, int on_disk, struct kv_victims *ret_victims)
 {
 	int64_t now_ns = cnre_clock_now_ns();
+	uint32_t candidates = 0;
+	double uses = 0;
 
 	*ret_victims = (struct kv_victims){.looked_ns = now_ns};
 	for (uint32_t i = 0; i < space->entry_count; i++) {
@@ -85,6 +87,8 @@ static void look(const struct kv_namespace *space, int on_disk, struct kv_victim
 		if (!is_candidate(space, i, on_disk))
 			continue;
 		victim.value = value_of(space, i, now_ns);
+		uses += kv_use_count(&space->note[i].use, now_ns);
+		candidates++;
 		victim.uses = space->note[i].uses;
 		victim.id = space->entry[i].id;
 		/* Ledgers last: a look at one for each client, at few entries. */
@@ -92,6 +96,8 @@ static void look(const struct kv_namespace *space, int on_disk, struct kv_victim
 		    !kv_is_leased(space, i))
 			keep(ret_victims, &victim);
 	}
+	if (!on_disk && candidates > 0)
+		space->mean_uses = uses / candidates;
 }
 
 static int is_as_it_was(const struct kv_namespace *space, const struct kv_victim *victim, int on_disk)

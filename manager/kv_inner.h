@@ -132,6 +132,7 @@ struct kv_namespace {
 	uint32_t segments_made;
 	struct kv_making making;
 	struct kv_victims victims;        /* of those in memory */
+	double mean_uses;                 /* of them, at that look */
 	uint64_t pool_bytes, resident_bytes, disk_bytes;
 	uint32_t resident_blocks, disk_blocks;
 	struct kv_folder *folder;         /* NULL: no files */
@@ -173,6 +174,7 @@ struct kv_session {                       /* a client in a namespace */
 	struct cnre_access_log_reader log;
 	struct kv_copy *copy;             /* NULL: nothing is being copied for it */
 	uint32_t number, place;           /* of its session, and in holder[] */
+	int may_be_believed;              /* of our own user, or root */
 };
 
 struct kv_store {

@@ -18,6 +18,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,8 +30,8 @@
 /*
  * Whether every page of a staged piece is there. Where a client made none, or took one away, a read through the descriptor
  * gives zeros, while touching the hole would make a page and charge us for it. Such a read takes half as long again as a
- * copy from the mapping, so it is kept for holes. A client that takes pages away between this look and the copy is charged
- * less than it should be, by no more than its staging segment.
+ * copy from the mapping; but a client could take pages away between this look and the copy, in each of its segments, until
+ * the kernel kills us. So only what clients of our own user or root stage is copied from the mapping: they could do so anyway.
  */
 static int is_filled(const struct kv_copy *copy, uint64_t off, uint64_t bytes)
 {
@@ -50,7 +51,7 @@ static int copy_piece(const struct kv_copy *copy, uint64_t off, uint64_t bytes)
 {
 	int64_t got;
 
-	if (copy->from_fd < 0 || is_filled(copy, off, bytes)) {
+	if (copy->from_fd < 0 || (copy->from != NULL && is_filled(copy, off, bytes))) {
 		memcpy((char *)copy->to + off, (const char *)copy->from + off, bytes);
 		return 0;
 	}
@@ -196,6 +197,10 @@ int kv_publish_begin(struct kv_namespace *space, const struct kv_copy *what, str
 
 /* ---- done ---- */
 
+/*
+ * A new block begins as the average one: with less than all others have, the next block of its own conversation would push
+ * it out, and no new prefix would ever get in.
+ */
 static void insert(struct kv_copy *copy)
 {
 	struct kv_namespace *space = copy->space;
@@ -208,7 +213,7 @@ static void insert(struct kv_copy *copy)
 	cnre_kv_index_insert(space->directory, copy->index);
 	CNRE_CRASH_POINT("kv-publish-indexed");
 	note->doing = 0;
-	kv_use_add(&note->use, KV_USE_OF_NEW, cnre_clock_now_ns());
+	kv_use_add(&note->use, fmax(KV_USE_OF_NEW, space->mean_uses), cnre_clock_now_ns());
 	replace_shorter(space, copy->index);
 	kv_files_new(space);
 }
@@ -340,7 +345,8 @@ static int begin(struct kv_session *client, uint32_t slot, const struct cnre_kv_
 	if (r < 0)
 		return r;
 	what.request = *request;
-	what.from = (const char *)client->staging_segment.base + request->staging_off;
+	if (client->may_be_believed)
+		what.from = (const char *)client->staging_segment.base + request->staging_off;
 	what.from_fd = client->staging_segment.fd;
 	what.from_off = request->staging_off;
 	return kv_publish_begin(client->space, &what, &client->copy);

@@ -74,6 +74,7 @@ static struct kv_session *allocate(struct session *session, struct kv_namespace 
 	client->space = space;
 	client->number = session->number;
 	client->place = session->slot;
+	client->may_be_believed = peer_may_administer(&session->peer);
 	client->channel_segment.fd = client->staging_segment.fd = -1;
 	return client;
 }

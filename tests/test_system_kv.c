@@ -649,3 +649,65 @@ Test(system_kv, the_manager_makes_no_staging_pages)
 	cnre_detach(client);
 	world_close(&world);
 }
+
+/* Memory full of prefixes that are used often still takes a new one in, whole. */
+Test(system_kv, a_new_prefix_gets_in_beside_old_ones_that_are_used_often)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS];
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "4M", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	for (unsigned seed = 1; seed <= 6; seed++) {
+		kv_test_tokens(seed, 0, tokens, TOKENS);
+		(void)kv_test_commit(kv, tokens, TOKENS);
+		for (int i = 0; i < 20; i++)
+			cr_assert_geq(kv_test_read(kv, tokens, TOKENS), 0);
+	}
+	for (unsigned seed = 90; seed < 93; seed++) {
+		kv_test_tokens(seed, 0, tokens, TOKENS);
+		cr_assert_geq(kv_test_publish(kv, tokens, TOKENS), 0, "conversation %u", seed);
+		cr_assert_eq(kv_test_read(kv, tokens, TOKENS), TOKENS);
+	}
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
+
+static void write_into_a_shard(const struct world *world)
+{
+	char command[512];
+
+	/* The last byte of the first shard: its size, its header and so the model's identity stay. */
+	(void)snprintf(command, sizeof command,
+		       "f=$(ls '%s'/*.safetensors | head -n 1) && printf X | dd of=\"$f\" bs=1 seek=$(($(stat -c %%s \"$f\") - 1)) conv=notrunc 2>/dev/null",
+		       world->model);
+	cr_assert_eq(system(command), 0);
+}
+
+/* E3: weights that were replaced in place, while a manager serves them, find nothing that was computed from the old ones. */
+Test(system_kv, weights_of_the_same_shapes_are_other_weights)
+{
+	struct world world;
+	struct cnre *client;
+	struct cnre_kv *kv;
+	int32_t tokens[TOKENS];
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--kv-ram", "16M", NULL}), 0);
+	client = world_attach(&world, NO_EXPERTS);
+	kv = open_kv(client, NULL);
+	kv_test_tokens(1, 0, tokens, TOKENS);
+	cr_assert_eq(kv_test_publish(kv, tokens, TOKENS), 21);
+	cr_assert_eq(read_by(&world, NULL, 1, 0), 1);
+	write_into_a_shard(&world);
+	cr_assert_eq(read_by(&world, NULL, 1, 0), 0, "it attaches, since headers agree, and finds nothing");
+	cr_assert_eq(kv_test_read(kv, tokens, TOKENS), TOKENS, "who read the old weights still has its own");
+	cnre_kv_close(kv);
+	cnre_detach(client);
+	world_close(&world);
+}
