@@ -81,6 +81,7 @@ static void answer_detach(struct session *session, uint32_t id)
 	struct cnre_wire_detach answer;
 
 	state_leave_session(session->manager, session);
+	session_settle(session);
 	persist_forget_session(session->manager, session);
 	cnre_wire_fill(&answer.header, CNRE_WIRE_DETACH, id, sizeof answer);
 	(void)cnre_wire_send(session->socket.fd, &answer, sizeof answer, NULL, 0); /* it may be gone already */

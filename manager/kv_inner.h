@@ -184,8 +184,9 @@ struct kv_store {
 	uint64_t budget_bytes;
 	uint64_t staging_bytes;
 	uint32_t blocks_max;              /* of each namespace; 0: by the budget */
+	struct worker *copier;            /* blocks into the pool, and memory for them: engines compute meanwhile */
 	struct kv_disk *disk;             /* NULL: no --kv-dir */
-	struct loop_source disk_source;
+	struct loop_source copier_source, disk_source;
 	uint64_t disk_limit_bytes;        /* 0: none */
 	struct kv_session *draining;      /* clients that have ended */
 	uint32_t draining_count;

@@ -136,7 +136,7 @@ static int grow(struct kv_namespace *space, uint64_t block_bytes)
 		return 0;
 	space->making = (struct kv_making){
 		.job = {.run = make, .done = made}, .space = space, .bytes = bytes, .is_under_way = 1, .memory.fd = -1};
-	worker_submit(store->manager->worker, &space->making.job);
+	worker_submit(store->copier, &space->making.job);
 	return 1;
 }
 

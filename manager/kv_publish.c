@@ -191,7 +191,7 @@ int kv_publish_begin(struct kv_namespace *space, const struct kv_copy *what, str
 	copy->to = kv_address(space, place);
 	store->copies++;
 	*ret_copy = copy;
-	worker_submit(store->manager->worker, &copy->job);
+	worker_submit(store->copier, &copy->job);
 	return 0;
 }
 

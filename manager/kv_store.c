@@ -34,6 +34,27 @@ static void disk_finished(struct loop_source *source, uint32_t events)
 	(void)kv_disk_reap(store->disk);
 }
 
+static void copier_finished(struct loop_source *source, uint32_t events)
+{
+	struct kv_store *store = (struct kv_store *)((char *)source - offsetof(struct kv_store, copier_source));
+
+	(void)events;
+	(void)worker_reap(store->copier);
+}
+
+static int open_copier(struct kv_store *store, char message[KV_MESSAGE_BYTES])
+{
+	int r = worker_open_background(&store->copier, WORKER_THREADS_MAX);
+
+	if (r == 0) {
+		store->copier_source = (struct loop_source){.fd = worker_event_fd(store->copier), .ready = copier_finished};
+		r = loop_add(store->manager->loop, &store->copier_source, EPOLLIN);
+	}
+	if (r < 0)
+		(void)snprintf(message, KV_MESSAGE_BYTES, "no threads for KV prefixes: %s", strerror(-r));
+	return r;
+}
+
 static int open_disk(struct kv_store *store, char message[KV_MESSAGE_BYTES])
 {
 	const struct settings *settings = store->manager->settings;
@@ -138,10 +159,12 @@ int kv_open(struct manager *manager, char message[KV_MESSAGE_BYTES])
 		return -ENOMEM;
 	}
 	store->manager = manager;
-	store->disk_source.fd = -1;
+	store->copier_source.fd = store->disk_source.fd = -1;
 	manager->kv = store;
 	read_settings(store);
 	r = kv_access_open(&store->access, &manager->settings->kv_allow, message);
+	if (r == 0)
+		r = open_copier(store, message);
 	if (r == 0)
 		r = open_disk(store, message);
 	if (r == 0 && manager->adopted) {
@@ -361,12 +384,12 @@ uint64_t kv_claim_bytes(const struct manager *manager)
 /* Waits for a worker or the disk, a slice at most. */
 static void wait_some(struct kv_store *store)
 {
-	struct pollfd ready[] = {{.fd = worker_event_fd(store->manager->worker), .events = POLLIN},
+	struct pollfd ready[] = {{.fd = worker_event_fd(store->copier), .events = POLLIN},
 				 {.fd = worker_event_fd(store->manager->writer), .events = POLLIN},
 				  {.fd = store->disk == NULL ? -1 : kv_disk_event_fd(store->disk), .events = POLLIN}};
 
 	(void)poll(ready, CNRE_COUNT_OF(ready), CLOSE_SLICE_MS);
-	(void)worker_reap(store->manager->worker);
+	(void)worker_reap(store->copier);
 	(void)worker_reap(store->manager->writer);
 	if (store->disk != NULL)
 		(void)kv_disk_reap(store->disk);
@@ -409,7 +432,12 @@ void kv_leave(struct manager *manager)
 
 	if (store == NULL)
 		return;
-	finish(store);
+	if (store->copier != NULL)
+		finish(store);
+	if (store->copier_source.fd >= 0)
+		loop_remove(manager->loop, &store->copier_source);
+	store->copier_source.fd = -1;
+	store->copier = worker_close(store->copier);
 	if (store->disk_source.fd >= 0)
 		loop_remove(manager->loop, &store->disk_source);
 	store->disk_source.fd = -1;

@@ -585,13 +585,35 @@ static struct session *of_cleanup(struct worker_job *job)
 	return (struct session *)((char *)job - offsetof(struct session, cleanup));
 }
 
+static void retire(struct manager *manager, const struct session_totals *totals)
+{
+	struct session_totals *retired = &manager->sessions->retired;
+
+	retired->accesses += totals->accesses;
+	retired->misses += totals->misses;
+	retired->joins += totals->joins;
+	retired->failures += totals->failures;
+	retired->wait_ns += totals->wait_ns;
+	state_save_retired(manager);
+}
+
+void session_settle(struct session *session)
+{
+	struct session_count count = {.objects = 0};
+
+	(void)session_count(session, &count, UINT32_MAX);
+	retire(session->manager, &count.totals);
+	session->is_settled = 1;
+}
+
 static void clean_up(struct worker_job *job)
 {
 	struct session *session = of_cleanup(job);
 	struct session_count count = {.objects = 0};
 
-	(void)session_count(session, &count, UINT32_MAX);
-	session->totals = count.totals;
+	if (!session->is_settled)
+		(void)session_count(session, &count, UINT32_MAX);
+	session->totals = count.totals; /* zeros, where they are counted already */
 	close_segments(session);
 	if (session->peer.socket >= 0)
 		(void)close(session->peer.socket);
@@ -602,14 +624,8 @@ static void clean_up(struct worker_job *job)
 static void cleaned_up(struct worker_job *job)
 {
 	struct session *session = of_cleanup(job);
-	struct session_totals *retired = &session->manager->sessions->retired;
 
-	retired->accesses += session->totals.accesses;
-	retired->misses += session->totals.misses;
-	retired->joins += session->totals.joins;
-	retired->failures += session->totals.failures;
-	retired->wait_ns += session->totals.wait_ns;
-	state_save_retired(session->manager);
+	retire(session->manager, &session->totals);
 	session->manager->sessions->cleanups--;
 	session->feed = feed_client_close(session->feed);
 	free(session);

@@ -49,7 +49,8 @@ struct session {
 	struct cnre_access_log_reader log_reader;
 	int bell_armed;
 	struct worker_job cleanup;        /* runs after the session left every table */
-	struct session_totals totals;     /* filled by the cleanup */
+	struct session_totals totals;     /* filled by the cleanup, unless */
+	int is_settled;                   /* they were added to the retired ones already */
 	struct feed_client *feed;         /* of feed.c; NULL until its first visit */
 	struct kv_session *kv[CNRE_KV_NAMESPACES_PER_CLIENT]; /* NULL: none in this place */
 };
@@ -85,6 +86,12 @@ int session_begin(struct manager *manager, const struct peer *peer, const struct
 int session_adopt(struct manager *manager, uint32_t slot);
 /* Every lease on an object that is not there is a demand (R7); requests in slots are taken by the next turn. */
 void session_adopt_requests(struct manager *manager);
+
+/*
+ * Adds up at once what it did, for one that detaches: a manager that is killed after the answer has nothing of it to lose. No
+ * slower than making its ledger was.
+ */
+void session_settle(struct session *session);
 
 /* Ends a session now: off every list at once, the rest in a worker. */
 void session_end(struct session *session, int died);

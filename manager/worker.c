@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct job_list {
@@ -24,6 +25,7 @@ struct worker {
 	unsigned unfinished; /* waiting or running */
 	int event_fd;
 	int stopping;
+	int is_background;
 	unsigned thread_count;
 	pthread_t thread[WORKER_THREADS_MAX];
 };
@@ -58,6 +60,8 @@ static void *work(void *argument)
 	struct worker *worker = argument;
 	struct worker_job *job;
 
+	if (worker->is_background)
+		(void)setpriority(PRIO_PROCESS, 0, WORKER_NICE); /* of this thread alone, on Linux; a filter may forbid it */
 	(void)pthread_mutex_lock(&worker->lock);
 	for (;;) {
 		while ((job = list_pop(&worker->waiting)) == NULL && !worker->stopping)
@@ -105,7 +109,7 @@ static void init_locks(struct worker *worker)
 	(void)pthread_condattr_destroy(&monotonic);
 }
 
-int worker_open(struct worker **ret_worker, unsigned threads)
+static int open_worker(struct worker **ret_worker, unsigned threads, int is_background)
 {
 	struct worker *worker = calloc(1, sizeof *worker);
 	int r;
@@ -114,6 +118,7 @@ int worker_open(struct worker **ret_worker, unsigned threads)
 		return -ENOMEM;
 	CNRE_CHECK(threads > 0 && threads <= WORKER_THREADS_MAX);
 	init_locks(worker);
+	worker->is_background = is_background;
 	list_init(&worker->waiting);
 	list_init(&worker->finished);
 	worker->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -132,6 +137,16 @@ drop_event:
 drop:
 	free(worker);
 	return r;
+}
+
+int worker_open(struct worker **ret_worker, unsigned threads)
+{
+	return open_worker(ret_worker, threads, 0);
+}
+
+int worker_open_background(struct worker **ret_worker, unsigned threads)
+{
+	return open_worker(ret_worker, threads, 1);
 }
 
 struct worker *worker_close(struct worker *worker)

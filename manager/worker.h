@@ -21,6 +21,12 @@ struct worker_job {
 
 /* With one thread, jobs run one after another in the order of their submission. 0 or -errno. */
 int worker_open(struct worker **ret_worker, unsigned threads);
+/*
+ * The same for what nobody waits for: its threads give way to others where CPUs are short (WORKER_NICE), if the kernel lets
+ * them.
+ */
+#define WORKER_NICE 10
+int worker_open_background(struct worker **ret_worker, unsigned threads);
 struct worker *worker_close(struct worker *worker); /* finishes every job first, without calling done */
 /* Waits until no job is waiting or running, without calling done. 0, or -ETIMEDOUT: a job may be on a drive that hangs. */
 int worker_drain(struct worker *worker, int64_t timeout_ns);
