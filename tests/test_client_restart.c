@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MS (SECOND_NS / 1000)
@@ -71,6 +72,8 @@ Test(client_restart, miss_whose_read_died_is_served_by_the_successor)
 	attached_stop(host, client);
 }
 
+static const struct timespec asleep_by_then = {.tv_nsec = 20000000};
+
 /* Nanoseconds from a restart that forgot the demand until the waiting client has posted it again. */
 static int64_t time_until_posted_again(void)
 {
@@ -83,6 +86,8 @@ static int64_t time_until_posted_again(void)
 	fake_host_pause(host);
 	waiter = attached_acquire_begin(client, 0, 1, -1);
 	fake_host_await_posts(host, 1);
+	/* Posted, and not asleep yet: who is woken before that sleeps its slice, which is what slices are for. */
+	(void)nanosleep(&asleep_by_then, NULL);
 	start_ns = cnre_clock_now_ns();
 	fake_host_restart(host, FAKE_HOST_FORGETS);
 	fake_host_await_requests(host, CNRE_REQUEST_LOAD, 1);
