@@ -104,7 +104,7 @@ systemctl daemon-reload
 systemctl start cnre-confined.service || journalctl --no-pager -u cnre-confined | tail -n 5
 rm -f /srv/writable/confined-probe /var/lib/cnre/confined-probe
 setpriv --reuid cnre --regid cnre --clear-groups ./confined /srv/writable /dev/cnre-test /var/lib/cnre $model/config.json >free.out
-for what in write-elsewhere open-device writable-code data-to-code internet set-user-bit other-abi priority others-in-proc; do
+for what in write-elsewhere open-device writable-code data-to-code internet set-user-bit other-abi affinity others-in-proc; do
 	check "refused, and only in the unit: $what" eval "grep -q '^$what refused' confined.out && grep -q '^$what allowed' free.out"
 done
 for what in own-state checkpoint unix-socket memfd io_uring futex_waitv meminfo; do
