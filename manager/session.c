@@ -648,6 +648,8 @@ void session_end(struct session *session, int died)
 	CNRE_CRASH_POINT("end-left");
 	residency_forget_session(manager, session->slot);
 	state_leave_session(manager, session);
+	if (!session->is_settled && session->model->catalog->object_count <= SURVEY_WORDS_PER_TURN)
+		session_settle(session); /* 40 us at most; a worker would leave it to a manager that may be killed meanwhile */
 	persist_forget_session(manager, session);
 	CNRE_CRASH_POINT("end-left-state");
 	if (died)
