@@ -10,7 +10,7 @@
  * segments, invalidate; with neither of the others held.
  *
  * Ordering map:
- *   [KV2] release store of a pool segment's base -> [KV1] acquire load    its mapping and its size
+ *   [V3] release store of a pool segment's base (client/map.c) -> [KV1] acquire load    its mapping and its size
  *   [KV6] acq_rel give up a use of an identity                            the last one sees what the others did
  */
 #ifndef CNRE_CLIENT_KV_H

@@ -6,7 +6,7 @@
 #include "client/kv.h"
 
 #include "base/clock.h"
-#include "client/connection.h"
+#include "client/map.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -79,39 +79,12 @@ int cnre_kv_map_fixed(struct cnre_kv_space *space, const int *fds)
 
 void cnre_kv_map_done(struct cnre_kv_space *space)
 {
-	for (uint32_t i = 0; space->pool != NULL && i < CNRE_KV_SEGMENTS_MAX; i++) {
-		/* [KV3] relaxed: no other call runs. */
-		const char *base = atomic_load_explicit(&space->pool[i].base, memory_order_relaxed);
-
-		if (base != NULL)
-			(void)munmap((void *)base, space->pool[i].bytes);
-		/* [KV4] relaxed: as [KV3]. */
-		atomic_store_explicit(&space->pool[i].base, NULL, memory_order_relaxed);
-	}
+	cnre_map_segments_done(space->pool, CNRE_KV_SEGMENTS_MAX);
 	for (unsigned i = 0; i < CNRE_KV_FD_COUNT; i++)
 		cnre_segment_close(&space->fixed[i]);
 }
 
 /* ---- the pool ---- */
-
-/* Connection's lock held. */
-static int map_one(struct cnre_kv_space *space, uint32_t number, int fd)
-{
-	struct cnre_pool_map *map = &space->pool[number];
-	struct cnre_segment segment;
-	int r;
-
-	/* [KV5] relaxed: written under the connection's lock, which this thread holds. */
-	if (atomic_load_explicit(&map->base, memory_order_relaxed) != NULL)
-		return 0;
-	r = cnre_segment_map(&segment, fd, 0, CNRE_PAGE_BYTES, 0);
-	if (r < 0)
-		return r;
-	map->bytes = segment.bytes;
-	/* [KV2] release, pairs with [KV1]: the mapping and its size. */
-	atomic_store_explicit(&map->base, segment.base, memory_order_release);
-	return 0;
-}
 
 /* Maps what one answer brings; the segment that was asked for is its first. */
 static int ask_once(struct cnre_kv_space *space, uint32_t first, int64_t deadline_ns)
@@ -130,7 +103,7 @@ static int ask_once(struct cnre_kv_space *space, uint32_t first, int64_t deadlin
 		       told.first > CNRE_KV_SEGMENTS_MAX || told.count > CNRE_KV_SEGMENTS_MAX - told.first))
 		r = -EBADMSG;
 	for (uint32_t i = 0; i < answer.fd_count && r == 0; i++)
-		r = map_one(space, told.first + i, answer.fds[i]);
+		r = cnre_map_segment(&space->pool[told.first + i], answer.fds[i]);
 	cnre_connection_close_fds(&answer);
 	return r;
 }
@@ -152,14 +125,14 @@ int cnre_kv_map_segment(struct cnre_kv_space *space, uint32_t segment, int64_t t
 	const char *base;
 	int r = 0;
 
-	/* [KV1] acquire, pairs with [KV2]: its size and its mapping. */
+	/* [KV1] acquire, pairs with [V3] in client/map.c: its size and its mapping. */
 	base = atomic_load_explicit(&space->pool[segment].base, memory_order_acquire);
 	if (base == NULL) {
 		r = cnre_connection_lock(space->client, deadline_ns);
 		if (r < 0)
 			return r;
 		r = ask_segments(space, segment, deadline_ns);
-		/* [KV7] relaxed: as [KV5]. */
+		/* [KV7] relaxed: written under the connection's lock, which this thread holds. */
 		base = atomic_load_explicit(&space->pool[segment].base, memory_order_relaxed);
 		cnre_connection_unlock(space->client);
 	}

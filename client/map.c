@@ -121,10 +121,8 @@ int cnre_map_fixed(struct cnre *client, const int *fds)
 	return 0;
 }
 
-/* Keeps the base and the size of a mapping; the descriptor is not needed any more. */
-static int map_one(struct cnre *client, uint32_t number, int fd)
+int cnre_map_segment(struct cnre_pool_map *map, int fd)
 {
-	struct cnre_pool_map *map = &client->pool[number];
 	struct cnre_segment segment;
 	int r;
 
@@ -135,7 +133,7 @@ static int map_one(struct cnre *client, uint32_t number, int fd)
 	if (r < 0)
 		return r;
 	map->bytes = segment.bytes;
-	/* [V3] release, pairs with [V2]: the mapping and its size. */
+	/* [V3] release, pairs with [V2] and [KV1]: the mapping and its size. */
 	atomic_store_explicit(&map->base, segment.base, memory_order_release);
 	return 0;
 }
@@ -157,7 +155,7 @@ static int ask_segments_once(struct cnre *client, uint32_t first, int64_t deadli
 		       told.count > CNRE_SEGMENTS_MAX - told.first))
 		r = -EBADMSG;
 	for (uint32_t i = 0; i < answer.fd_count && r == 0; i++)
-		r = map_one(client, told.first + i, answer.fds[i]);
+		r = cnre_map_segment(&client->pool[told.first + i], answer.fds[i]);
 	cnre_connection_close_fds(&answer);
 	if (r < 0)
 		return r;
@@ -218,17 +216,22 @@ int cnre_map_pool_segment(struct cnre *client, uint32_t segment, int64_t timeout
 	return 0;
 }
 
-void cnre_map_done(struct cnre *client)
+void cnre_map_segments_done(struct cnre_pool_map *map, uint32_t count)
 {
-	for (uint32_t i = 0; client->pool != NULL && i < CNRE_SEGMENTS_MAX; i++) {
+	for (uint32_t i = 0; map != NULL && i < count; i++) {
 		/* [M4] relaxed: no other call runs. */
-		const char *base = atomic_load_explicit(&client->pool[i].base, memory_order_relaxed);
+		const char *base = atomic_load_explicit(&map[i].base, memory_order_relaxed);
 
 		if (base != NULL)
-			(void)munmap((void *)base, client->pool[i].bytes);
+			(void)munmap((void *)base, map[i].bytes);
 		/* [M5] relaxed: as [M4]. */
-		atomic_store_explicit(&client->pool[i].base, NULL, memory_order_relaxed);
+		atomic_store_explicit(&map[i].base, NULL, memory_order_relaxed);
 	}
+}
+
+void cnre_map_done(struct cnre *client)
+{
+	cnre_map_segments_done(client->pool, CNRE_SEGMENTS_MAX);
 	for (unsigned i = 0; i < CNRE_FD_COUNT; i++)
 		if (i != CNRE_FD_PAGE)
 			cnre_segment_close(&client->fixed[i]);

@@ -21,6 +21,14 @@ int cnre_map_pool(struct cnre *client, int64_t deadline_ns);
  */
 int cnre_map_pool_segment(struct cnre *client, uint32_t segment, int64_t timeout_ns, const char **ret_base);
 
+/*
+ * One segment of a pool, the experts' or a namespace's: keeps base and size of its mapping; the descriptor is not needed any
+ * more. Connection's lock held. 0, also where it is mapped already, -EBADMSG, -ENOMEM, …
+ */
+int cnre_map_segment(struct cnre_pool_map *map, int fd);
+/* Unmaps `count` of them; no other call runs. */
+void cnre_map_segments_done(struct cnre_pool_map *map, uint32_t count);
+
 /* Unmaps everything but the page, which shows a restart to the last request of the session. */
 void cnre_map_done(struct cnre *client);
 void cnre_map_page_done(struct cnre *client);

@@ -19,7 +19,9 @@
 #include <string.h>
 
 _Static_assert(KV_KEY_BYTES == CNRE_KV_KEY_BYTES && KV_BLOCK_TOKENS_MAX == CNRE_KV_TOKENS_MAX, "one block, two tellers");
-_Static_assert((int)KV_BLOCK_POINT == (int)CNRE_KV_ENTRY_POINT && (int)KV_BLOCK_CHECKPOINTS == (int)CNRE_KV_ENTRY_CHECKPOINTS, "as above");
+_Static_assert((int)KV_BLOCK_POINT == (int)CNRE_KV_ENTRY_POINT &&
+		       (int)KV_BLOCK_CHECKPOINTS == (int)CNRE_KV_ENTRY_CHECKPOINTS,
+	       "as above");
 
 static uint32_t word_of(const struct cnre_kv_entry *entry)
 {
@@ -218,6 +220,10 @@ static void set_free(struct kv_namespace *space, uint32_t index)
 	kv_entry_give(space, index);
 }
 
+/*
+ * Crash note: killed at EVICTING with its place, a successor makes it READY again (adopt_resident); without, ABSENT, or free where
+ * there is no file (adopt_entry).
+ */
 int kv_entry_evict(struct kv_namespace *space, uint32_t index)
 {
 	struct cnre_kv_entry *entry = &space->entry[index];

@@ -54,15 +54,43 @@ static uint32_t descend(const struct kv_namespace *space, uint32_t index, int on
 	return CNRE_KV_NONE;
 }
 
-static double value_of(const struct kv_namespace *space, uint32_t index, int64_t now_ns)
+/* Nobody had the time to use it yet. */
+static int is_young(const struct kv_namespace *space, uint32_t index, int64_t now_ns)
 {
-	const struct cnre_kv_entry *entry = &space->entry[index];
+	return space->note[index].uses == 0 && space->note[index].young_until_ns > now_ns;
+}
 
-	return kv_value(&space->note[index].use, entry->compute_ns, entry->bytes, now_ns);
+/* Of what is not young. */
+static double average_uses(const struct kv_namespace *space, int on_disk, int64_t now_ns)
+{
+	uint32_t count = 0;
+	double uses = 0;
+
+	for (uint32_t i = 0; i < space->entry_count; i++) {
+		if (!is_candidate(space, i, on_disk) || is_young(space, i, now_ns))
+			continue;
+		uses += kv_use_count(&space->note[i].use, now_ns);
+		count++;
+	}
+	return count == 0 ? 0 : uses / count;
 }
 
 /*
- * One pass over the entries, which takes up to a millisecond: so what it finds serves the next evictions, too. A leaf below a
+ * A young block counts as the average one: with less than all others have, the next block of its own conversation would push
+ * it out, and no new prefix would ever get in.
+ */
+static double value_of(const struct kv_namespace *space, uint32_t index, double average, int64_t now_ns)
+{
+	const struct cnre_kv_entry *entry = &space->entry[index];
+	struct kv_use use = space->note[index].use;
+
+	if (is_young(space, index, now_ns) && kv_use_count(&use, now_ns) < average)
+		use = (struct kv_use){.count = average, .at_ns = now_ns};
+	return kv_value(&use, entry->compute_ns, entry->bytes, now_ns);
+}
+
+/*
+ * Two passes over the entries, which take up to two milliseconds: so what it finds serves the next evictions, too. A leaf below a
  * cheap block is worth less than others by how it came to be used: with its parents, or not at all.
  */
 static void keep(struct kv_victims *victims, const struct kv_victim *victim)
@@ -74,11 +102,10 @@ static void keep(struct kv_victims *victims, const struct kv_victim *victim)
 	victims->victim[at] = *victim;
 }
 
-static void look(struct kv_namespace *space, int on_disk, struct kv_victims *ret_victims)
+static void look(const struct kv_namespace *space, int on_disk, struct kv_victims *ret_victims)
 {
 	int64_t now_ns = cnre_clock_now_ns();
-	uint32_t candidates = 0;
-	double uses = 0;
+	double average = average_uses(space, on_disk, now_ns);
 
 	*ret_victims = (struct kv_victims){.looked_ns = now_ns};
 	for (uint32_t i = 0; i < space->entry_count; i++) {
@@ -86,9 +113,7 @@ static void look(struct kv_namespace *space, int on_disk, struct kv_victims *ret
 
 		if (!is_candidate(space, i, on_disk))
 			continue;
-		victim.value = value_of(space, i, now_ns);
-		uses += kv_use_count(&space->note[i].use, now_ns);
-		candidates++;
+		victim.value = value_of(space, i, average, now_ns);
 		victim.uses = space->note[i].uses;
 		victim.id = space->entry[i].id;
 		/* Ledgers last: a look at one for each client, at few entries. */
@@ -96,8 +121,6 @@ static void look(struct kv_namespace *space, int on_disk, struct kv_victims *ret
 		    !kv_is_leased(space, i))
 			keep(ret_victims, &victim);
 	}
-	if (!on_disk && candidates > 0)
-		space->mean_uses = uses / candidates;
 }
 
 static int is_as_it_was(const struct kv_namespace *space, const struct kv_victim *victim, int on_disk)

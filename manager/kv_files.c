@@ -62,6 +62,7 @@ static void saved(struct kv_disk_job *job)
 	free(file);
 }
 
+/* Crash note: killed before on_disk is set, a successor saves again, and the file is there already. */
 static int save(struct kv_namespace *space, uint32_t index)
 {
 	struct file_job *file = new_job(space, index, KV_DISK_WRITE, saved);

@@ -43,6 +43,7 @@
 #define KV_SAVE_RETRY_NS (30 * 1000000000LL) /* after a file could not be written */
 #define KV_RESCAN_NS (5 * 1000000000LL)   /* other managers write to the same folders */
 #define KV_MEMORY_RETRY_NS (30 * 1000000000LL) /* after a segment could not be made */
+#define KV_YOUNG_NS (60 * 1000000000LL)
 #define KV_VICTIMS_NS 1000000000LL        /* so long the least valuable blocks of one look are taken as such */
 #define KV_REPORT_WORDS (1u << 20)        /* ledger words that one report looks at: a millisecond */
 #define KV_DISK_SLOW_NS (5 * 1000000000LL) /* then status says so */
@@ -65,6 +66,7 @@ struct kv_note {                          /* of one entry, for the manager alone
 	uint32_t uses;
 	uint64_t used_tokens;
 	int64_t save_after_ns;            /* not before: the last try failed */
+	int64_t young_until_ns;           /* then it must be worth its bytes; before, the average one's uses are its own */
 };
 
 struct kv_segment {
@@ -132,7 +134,6 @@ struct kv_namespace {
 	uint32_t segments_made;
 	struct kv_making making;
 	struct kv_victims victims;        /* of those in memory */
-	double mean_uses;                 /* of them, at that look */
 	uint64_t pool_bytes, resident_bytes, disk_bytes;
 	uint32_t resident_blocks, disk_blocks;
 	struct kv_folder *folder;         /* NULL: no files */

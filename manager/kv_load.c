@@ -68,6 +68,7 @@ static void done(struct kv_disk_job *job)
 	free(load);
 }
 
+/* Crash note: killed at LOADING, a successor keeps the memory until the fence falls, and finds the file again (kv_adopt.c). */
 int kv_load_start(struct kv_namespace *space, uint32_t index)
 {
 	struct load *load;

@@ -18,7 +18,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -197,10 +196,6 @@ int kv_publish_begin(struct kv_namespace *space, const struct kv_copy *what, str
 
 /* ---- done ---- */
 
-/*
- * A new block begins as the average one: with less than all others have, the next block of its own conversation would push
- * it out, and no new prefix would ever get in.
- */
 static void insert(struct kv_copy *copy)
 {
 	struct kv_namespace *space = copy->space;
@@ -213,7 +208,8 @@ static void insert(struct kv_copy *copy)
 	cnre_kv_index_insert(space->directory, copy->index);
 	CNRE_CRASH_POINT("kv-publish-indexed");
 	note->doing = 0;
-	kv_use_add(&note->use, fmax(KV_USE_OF_NEW, space->mean_uses), cnre_clock_now_ns());
+	kv_use_add(&note->use, KV_USE_OF_NEW, cnre_clock_now_ns());
+	note->young_until_ns = cnre_clock_now_ns() + KV_YOUNG_NS;
 	replace_shorter(space, copy->index);
 	kv_files_new(space);
 }
@@ -304,7 +300,8 @@ static int check_request(const struct kv_session *client, const struct cnre_kv_r
 {
 	uint64_t staging_bytes = client->staging_segment.bytes;
 
-	if (request->kind != CNRE_KV_PUBLISH || request->block_tokens == 0 || request->block_tokens > CNRE_KV_TOKENS_MAX || request->count == 0 ||
+	if (request->kind != CNRE_KV_PUBLISH || request->block_tokens == 0 ||
+	    request->block_tokens > CNRE_KV_TOKENS_MAX || request->count == 0 ||
 	    request->count > request->block_tokens || !is_media_sane(request) ||
 	    request->position % request->block_tokens != 0 || request->position > INT64_MAX)
 		return -EINVAL;

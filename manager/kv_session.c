@@ -166,6 +166,7 @@ static struct kv_session *find(const struct session *session, const struct kv_na
 	return NULL;
 }
 
+/* Crash note: killed before its segments are stored, a successor knows of none, and the client, which got none, asks again. */
 static int begin(struct session *session, struct kv_namespace *space, struct kv_session **ret_client)
 {
 	struct kv_session *client = allocate(session, space);

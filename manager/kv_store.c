@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/payload.h"
 #include "base/size.h"
+#include "manager/adopt.h"
 #include "manager/fence.h"
 #include "manager/kv_access.h"
 #include "manager/kv_transfer.h"
@@ -51,7 +52,7 @@ static int open_copier(struct kv_store *store, char message[KV_MESSAGE_BYTES])
 		r = loop_add(store->manager->loop, &store->copier_source, EPOLLIN);
 	}
 	if (r < 0)
-		(void)snprintf(message, KV_MESSAGE_BYTES, "no threads for KV prefixes: %s", strerror(-r));
+		(void)snprintf(message, KV_MESSAGE_BYTES, "no threads for KV prefixes: %s: see TasksMax and ulimit -u", strerror(-r));
 	return r;
 }
 
@@ -131,7 +132,7 @@ static int tell_catalogs(const struct kv_store *store, char message[KV_MESSAGE_B
 		int r = tell_catalog(store, &store->manager->model[i]);
 
 		if (r < 0) {
-			(void)snprintf(message, KV_MESSAGE_BYTES, "the weights of %.100s cannot be identified: %s",
+			(void)snprintf(message, KV_MESSAGE_BYTES, "the weights of %.100s cannot be identified: %s: check its shards and their permissions",
 				       store->manager->model[i].catalog->name, strerror(-r));
 			return r;
 		}
@@ -155,7 +156,7 @@ int kv_open(struct manager *manager, char message[KV_MESSAGE_BYTES])
 		return r;
 	store = calloc(1, sizeof *store);
 	if (store == NULL) {
-		(void)snprintf(message, KV_MESSAGE_BYTES, "out of memory for the KV store");
+		(void)snprintf(message, KV_MESSAGE_BYTES, "out of memory for the KV store: free some");
 		return -ENOMEM;
 	}
 	store->manager = manager;
@@ -169,8 +170,10 @@ int kv_open(struct manager *manager, char message[KV_MESSAGE_BYTES])
 		r = open_disk(store, message);
 	if (r == 0 && manager->adopted) {
 		r = kv_adopt_namespaces(store);
-		if (r < 0)
-			(void)snprintf(message, KV_MESSAGE_BYTES, "the KV store cannot be taken over: %s", strerror(-r));
+		if (r < 0) {
+			adopt_refuse(manager, strerror(-r)); /* else each successor would find the same and fail */
+			(void)snprintf(message, KV_MESSAGE_BYTES, "the KV prefixes of the manager before cannot be taken over: %s: the next start begins anew", strerror(-r));
+		}
 	}
 	if (r == 0)
 		r = tell_catalogs(store, message);
@@ -386,7 +389,7 @@ static void wait_some(struct kv_store *store)
 {
 	struct pollfd ready[] = {{.fd = worker_event_fd(store->copier), .events = POLLIN},
 				 {.fd = worker_event_fd(store->manager->writer), .events = POLLIN},
-				  {.fd = store->disk == NULL ? -1 : kv_disk_event_fd(store->disk), .events = POLLIN}};
+				 {.fd = store->disk == NULL ? -1 : kv_disk_event_fd(store->disk), .events = POLLIN}};
 
 	(void)poll(ready, CNRE_COUNT_OF(ready), CLOSE_SLICE_MS);
 	(void)worker_reap(store->copier);
