@@ -224,7 +224,7 @@ static void fill_read(struct load *load, const struct served_model *model)
 		const struct model_run *run = &load->plan.run[i];
 
 		load->read.run[i] = (struct loader_run){
-			.file = model->file_of_shard[run->shard],
+			.file = model->files_of_shard[run->shard].file[0],
 			.file_off = run->file_off,
 			.bytes = run->bytes,
 			.needed_bytes = run->needed_bytes,

@@ -15,6 +15,7 @@
 #define LOADER_RUNS_MAX 8u
 #define LOADER_FILES_MAX 16384u           /* shards of all models and mirrors */
 #define LOADER_DRIVES_MAX 16u
+#define LOADER_REPLICAS_MAX 5u            /* of a file: the primary and four mirrors */
 #define LOADER_READS_IN_FLIGHT_DEFAULT 4u /* objects per drive; measured, see loader.c */
 #define LOADER_RETRIES_MAX 16u            /* continuations of one chunk without a byte of progress before it fails */
 

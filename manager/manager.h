@@ -7,6 +7,7 @@
 #define CNRE_MANAGER_MANAGER_H
 
 #include "manager/budget.h"
+#include "manager/loader.h"
 #include "manager/measure.h"
 #include "manager/pressure.h"
 #include "manager/watchdog.h"
@@ -24,7 +25,6 @@ struct kv_store;
 struct digest_table;
 struct feed;
 struct listener;
-struct loader;
 struct loop;
 struct pool;
 struct residency;
@@ -35,6 +35,11 @@ struct store;
 struct survey;
 struct worker;
 
+struct shard_files {                      /* the loader's numbers of the files with one shard's bytes */
+	uint32_t count;
+	uint32_t file[LOADER_REPLICAS_MAX]; /* the primary first, then mirrors in the order they were named */
+};
+
 /* A checkpoint that is served: its catalog, and the two segments that clients map. */
 struct served_model {
 	struct model_catalog *catalog;
@@ -43,7 +48,7 @@ struct served_model {
 	uint32_t number;                  /* index among the served models */
 	uint32_t first_layer;             /* layer i of this model is layer first_layer + i in the policy */
 	uint32_t first_owner;             /* object i of this model is owner first_owner + i in pool, policy, residency */
-	uint32_t *file_of_shard;          /* loader's file numbers */
+	struct shard_files *files_of_shard; /* [catalog->shard_count] */
 };
 
 struct manager {

@@ -39,11 +39,11 @@ static enum drive_answer ask_drives(struct manager *manager, uint32_t owner)
 
 	model_plan(model->catalog, owner - model->first_owner, &plan);
 	for (uint32_t i = 0; i < plan.run_count && residency->stalls.reads > 0; i++) {
-		file = model->file_of_shard[plan.run[i].shard];
+		file = model->files_of_shard[plan.run[i].shard].file[0];
 		if (stall_is_on(&residency->stalls, loader_drive_of(manager->loader, file)))
 			return DRIVE_HANGS;
 	}
-	file = model->file_of_shard[plan.run[0].shard]; /* whose drive counts it */
+	file = model->files_of_shard[plan.run[0].shard].file[0]; /* whose drive counts it */
 	if (!loader_has_room(manager->loader, file) || !leaves_places(manager, loader_drive_of(manager->loader, file)))
 		return DRIVE_BUSY;
 	return DRIVE_READY;

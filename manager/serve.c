@@ -261,8 +261,8 @@ static int add_files(struct manager *manager, char *message)
 	for (uint32_t m = 0; m < manager->model_count; m++) {
 		struct served_model *model = &manager->model[m];
 
-		model->file_of_shard = calloc(model->catalog->shard_count, sizeof *model->file_of_shard);
-		if (model->file_of_shard == NULL)
+		model->files_of_shard = calloc(model->catalog->shard_count, sizeof *model->files_of_shard);
+		if (model->files_of_shard == NULL)
 			return say(message, -ENOMEM, "cannot remember the shards");
 		for (uint32_t i = 0; i < model->catalog->shard_count; i++) {
 			const struct model_shard *shard = &model->catalog->shard[i];
@@ -274,7 +274,7 @@ static int add_files(struct manager *manager, char *message)
 					       strerror(-file));
 				return file;
 			}
-			model->file_of_shard[i] = (uint32_t)file;
+			model->files_of_shard[i] = (struct shard_files){.count = 1, .file = {(uint32_t)file}};
 			if (!loader_file_is_direct(manager->loader, (uint32_t)file))
 				cnre_counter_add(&manager->counters->direct_fallbacks, 1);
 		}
@@ -692,8 +692,8 @@ void serve_close(struct manager *manager)
 	manager->loop = loop_close(manager->loop);
 	for (uint32_t i = 0; i < manager->model_count; i++) {
 		directory_close(&manager->model[i]);
-		free(manager->model[i].file_of_shard);
-		manager->model[i].file_of_shard = NULL;
+		free(manager->model[i].files_of_shard);
+		manager->model[i].files_of_shard = NULL;
 		manager->model[i].catalog = model_catalog_close(manager->model[i].catalog);
 	}
 	cnre_segment_close(&manager->page_segment);

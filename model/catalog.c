@@ -166,9 +166,9 @@ static int read_checkpoint(struct model_catalog *catalog, int directory_fd, char
 	return result;
 }
 
-static int open_in(struct model_catalog *catalog, const char *directory, char *message)
+static int open_in(struct model_catalog *catalog, const struct model_source *source, char *message)
 {
-	const char *slash;
+	const char *directory = source->directory, *slash;
 	int fd, result;
 
 	catalog->directory = realpath(directory, NULL);
@@ -186,13 +186,21 @@ static int open_in(struct model_catalog *catalog, const char *directory, char *m
 
 int model_catalog_open(struct model_catalog **ret_catalog, const char *directory, char message[MODEL_MESSAGE_BYTES])
 {
+	const struct model_source source = {.directory = directory};
+
+	return model_catalog_open_source(ret_catalog, &source, message);
+}
+
+int model_catalog_open_source(struct model_catalog **ret_catalog, const struct model_source *source,
+			      char message[MODEL_MESSAGE_BYTES])
+{
 	struct model_catalog *catalog = calloc(1, sizeof *catalog);
 	int result;
 
 	message[0] = '\0';
 	if (catalog == NULL)
-		return fail(message, -ENOMEM, directory);
-	result = open_in(catalog, directory, message);
+		return fail(message, -ENOMEM, source->directory);
+	result = open_in(catalog, source, message);
 	if (result < 0) {
 		(void)model_catalog_close(catalog);
 		return result;

@@ -73,6 +73,14 @@ struct model_catalog {
 	struct model_shard *shard;        /* [shard_count], by name */
 };
 
+/* Where a checkpoint lies. */
+struct model_source {
+	const char *directory;            /* config.json, and shards */
+	const char *const *further;       /* directories with other shards; of one name the first that was named wins */
+	uint32_t further_count;
+	const char *family_file;          /* a family described by its user, see family_file.h; NULL: those that are built in */
+};
+
 /*
  * model_catalog_open - read a checkpoint directory
  *
@@ -84,6 +92,9 @@ struct model_catalog {
  *           *ret_catalog is set on success only; close it with model_catalog_close.
  */
 int model_catalog_open(struct model_catalog **ret_catalog, const char *directory, char message[MODEL_MESSAGE_BYTES]);
+/* The same for a checkpoint that lies in several directories or is of a family described in a file. */
+int model_catalog_open_source(struct model_catalog **ret_catalog, const struct model_source *source,
+			      char message[MODEL_MESSAGE_BYTES]);
 struct model_catalog *model_catalog_close(struct model_catalog *catalog);
 
 /* Index of (layer, expert), or -ENOENT. */
