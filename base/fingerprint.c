@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Content identity of a checkpoint directory; the definition is in fingerprint.h. All names are opened relative to one
- * open directory, so a directory that is renamed meanwhile cannot mix two models. Both manager and client link this file.
+ * Content identity of a checkpoint; the definition is in fingerprint.h. All names are opened relative to an open directory,
+ * so a directory that is renamed meanwhile cannot mix two models. Both manager and client link this file.
  */
 #include "base/fingerprint.h"
 
@@ -27,11 +27,11 @@
 #define FIELD_HEADER 'h'
 
 struct scan {
-	EVP_MD_CTX *identity, *names, *part; /* part: config.json, then each header in turn */
+	EVP_MD_CTX *identity, *names, *first, *part; /* part: config.json, then each header in turn */
 	unsigned char *buffer;
 	char *message;
 	size_t message_bytes;
-	int directory_fd;
+	int config_fd; /* the directory of config.json */
 };
 
 __attribute__((format(printf, 3, 4))) static int fail(const struct scan *scan, int error, const char *format, ...)
@@ -116,7 +116,7 @@ static int add_config(struct scan *scan, unsigned char digest[CNRE_DIGEST_BYTES]
 	uint64_t bytes;
 	int fd, result;
 
-	fd = cnre_file_open(scan->directory_fd, "config.json", &bytes);
+	fd = cnre_file_open(scan->config_fd, "config.json", &bytes);
 	if (fd < 0)
 		return fail(scan, fd, "config.json: %s: name the directory of a checkpoint", strerror(-fd));
 	if (bytes > CNRE_CONFIG_BYTES_MAX) {
@@ -178,25 +178,27 @@ static int digest_header(struct scan *scan, int fd, const char *name, uint64_t f
 	return result;
 }
 
-static int add_shard(struct scan *scan, const char *name)
+static int add_shard(struct scan *scan, const struct cnre_shard_at *shard)
 {
 	unsigned char digest[CNRE_DIGEST_BYTES];
 	uint64_t file_bytes;
 	int fd, result;
 
-	fd = cnre_file_open(scan->directory_fd, name, &file_bytes);
+	fd = cnre_file_open(shard->directory_fd, shard->name, &file_bytes);
 	if (fd < 0)
-		return fail(scan, fd, "%s: %s", name, strerror(-fd));
-	result = digest_header(scan, fd, name, file_bytes, digest);
+		return fail(scan, fd, "%.300s: %s", shard->shown, strerror(-fd));
+	result = digest_header(scan, fd, shard->shown, file_bytes, digest);
 	(void)close(fd);
 	if (result == 0)
-		result = add_field(scan->identity, FIELD_NAME, name, strlen(name));
+		result = add_field(scan->identity, FIELD_NAME, shard->name, strlen(shard->name));
 	if (result == 0)
 		result = add_number(scan->identity, FIELD_SIZE, file_bytes);
 	if (result == 0)
 		result = add_field(scan->identity, FIELD_HEADER, digest, sizeof digest);
 	if (result == 0)
-		result = add_field(scan->names, FIELD_NAME, name, strlen(name));
+		result = add_field(scan->names, FIELD_NAME, shard->name, strlen(shard->name));
+	if (result == 0 && shard->directory_fd == scan->config_fd)
+		result = add_field(scan->first, FIELD_NAME, shard->name, strlen(shard->name));
 	return result;
 }
 
@@ -278,69 +280,90 @@ int cnre_fingerprint_list_shards(const char *directory, char ***ret_names)
 	return result;
 }
 
-static int add_all(struct scan *scan, char **names, int count, struct cnre_fingerprint *fingerprint)
+static int add_all(struct scan *scan, const struct cnre_shard_at *shard, uint32_t count,
+		   struct cnre_fingerprint *fingerprint)
 {
 	static const char format[] = "cnre-model-1";
-	int i, result;
+	int result;
 
-	if (restart(scan->identity) < 0 || restart(scan->names) < 0)
+	if (restart(scan->identity) < 0 || restart(scan->names) < 0 || restart(scan->first) < 0)
 		return -ENOMEM;
 	result = add_field(scan->identity, FIELD_FORMAT, format, sizeof format - 1);
 	if (result == 0)
 		result = add_config(scan, fingerprint->config);
-	for (i = 0; i < count && result == 0; i++)
-		result = add_shard(scan, names[i]);
+	for (uint32_t i = 0; i < count && result == 0; i++)
+		result = add_shard(scan, &shard[i]);
 	if (result == 0)
 		result = finish(scan->identity, fingerprint->identity);
 	if (result == 0)
 		result = finish(scan->names, fingerprint->names);
-	fingerprint->shard_count = (uint32_t)count;
+	if (result == 0)
+		result = finish(scan->first, fingerprint->first);
+	fingerprint->shard_count = count;
 	return result;
 }
 
-static int identify(struct scan *scan, DIR *directory, struct cnre_fingerprint *ret_fingerprint)
+int cnre_fingerprint_shards(int config_fd, const struct cnre_shard_at *shard, uint32_t shard_count,
+			    struct cnre_fingerprint *ret_fingerprint, char *ret_message, size_t message_bytes)
 {
+	struct scan scan = {.message = ret_message, .message_bytes = message_bytes, .config_fd = config_fd};
 	struct cnre_fingerprint fingerprint = {.shard_count = 0};
-	char **names = NULL;
-	int count, result;
+	int result;
 
-	count = list_opened(directory, &names);
-	if (count == -E2BIG)
-		return fail(scan, count, "more than %d shards", CNRE_SHARDS_MAX);
-	if (count < 0)
-		return fail(scan, count, "listing the directory: %s", strerror(-count));
-	if (count == 0)
-		result = fail(scan, -ENOENT, "no *" SUFFIX " file: name the directory of a checkpoint");
+	scan.buffer = malloc(BUFFER_BYTES);
+	scan.identity = EVP_MD_CTX_new();
+	scan.names = EVP_MD_CTX_new();
+	scan.first = EVP_MD_CTX_new();
+	scan.part = EVP_MD_CTX_new();
+	if (scan.buffer == NULL || scan.identity == NULL || scan.names == NULL || scan.first == NULL || scan.part == NULL)
+		result = fail(&scan, -ENOMEM, "out of memory");
 	else
-		result = add_all(scan, names, count, &fingerprint);
-	cnre_fingerprint_free_names(names, count);
+		result = add_all(&scan, shard, shard_count, &fingerprint);
 	if (result == 0)
 		*ret_fingerprint = fingerprint;
+	EVP_MD_CTX_free(scan.part);
+	EVP_MD_CTX_free(scan.first);
+	EVP_MD_CTX_free(scan.names);
+	EVP_MD_CTX_free(scan.identity);
+	free(scan.buffer);
+	return result;
+}
+
+static int identify_named(int directory_fd, char **names, int count, struct cnre_fingerprint *ret_fingerprint,
+			  char *ret_message, size_t message_bytes)
+{
+	struct cnre_shard_at *shard = calloc((size_t)count, sizeof *shard);
+	int result;
+
+	if (shard == NULL)
+		return cnre_message(ret_message, message_bytes, -ENOMEM, "out of memory");
+	for (int i = 0; i < count; i++)
+		shard[i] = (struct cnre_shard_at){.directory_fd = directory_fd, .name = names[i], .shown = names[i]};
+	result = cnre_fingerprint_shards(directory_fd, shard, (uint32_t)count, ret_fingerprint, ret_message, message_bytes);
+	free(shard);
 	return result;
 }
 
 int cnre_fingerprint_directory(const char *directory, struct cnre_fingerprint *ret_fingerprint, char *ret_message,
 			       size_t message_bytes)
 {
-	struct scan scan = {.message = ret_message, .message_bytes = message_bytes};
 	DIR *opened = opendir(directory);
-	int result;
+	char **names = NULL;
+	int count, result;
 
 	if (opened == NULL)
-		return fail(&scan, -errno, "%s: %s", directory, strerror(errno));
-	scan.directory_fd = dirfd(opened);
-	scan.buffer = malloc(BUFFER_BYTES);
-	scan.identity = EVP_MD_CTX_new();
-	scan.names = EVP_MD_CTX_new();
-	scan.part = EVP_MD_CTX_new();
-	if (scan.buffer == NULL || scan.identity == NULL || scan.names == NULL || scan.part == NULL)
-		result = fail(&scan, -ENOMEM, "%s: out of memory", directory);
+		return cnre_message(ret_message, message_bytes, -errno, "%s: %s", directory, strerror(errno));
+	count = list_opened(opened, &names);
+	if (count == -E2BIG)
+		result = cnre_message(ret_message, message_bytes, count, "more than %d shards", CNRE_SHARDS_MAX);
+	else if (count < 0)
+		result = cnre_message(ret_message, message_bytes, count, "listing the directory: %s", strerror(-count));
+	else if (count == 0)
+		result = cnre_message(ret_message, message_bytes, -ENOENT,
+				      "no *" SUFFIX " file: name the directory of a checkpoint");
 	else
-		result = identify(&scan, opened, ret_fingerprint);
-	EVP_MD_CTX_free(scan.part);
-	EVP_MD_CTX_free(scan.names);
-	EVP_MD_CTX_free(scan.identity);
-	free(scan.buffer);
+		result = identify_named(dirfd(opened), names, count, ret_fingerprint, ret_message, message_bytes);
+	cnre_fingerprint_free_names(names, count);
 	(void)closedir(opened);
 	return result;
 }

@@ -22,7 +22,15 @@ struct cnre_fingerprint {
 	unsigned char identity[CNRE_DIGEST_BYTES];
 	unsigned char config[CNRE_DIGEST_BYTES]; /* SHA-256 of config.json alone */
 	unsigned char names[CNRE_DIGEST_BYTES];  /* SHA-256 over the shard names alone */
+	unsigned char first[CNRE_DIGEST_BYTES];  /* the same of those beside config.json: all, unless there are further directories */
 	uint32_t shard_count;
+};
+
+/* A shard of a checkpoint whose shards may lie in several directories (base/places.h). */
+struct cnre_shard_at {
+	int directory_fd;
+	const char *name;
+	const char *shown;                       /* what messages call it */
 };
 
 /*
@@ -37,6 +45,13 @@ struct cnre_fingerprint {
  */
 int cnre_fingerprint_directory(const char *directory, struct cnre_fingerprint *ret_fingerprint, char *ret_message,
 			       size_t message_bytes);
+
+/*
+ * The same of shards that were listed already, sorted by name, wherever they lie: neither the identity nor the names depend on
+ * that. config.json is the one of config_fd. shard_count > 0.
+ */
+int cnre_fingerprint_shards(int config_fd, const struct cnre_shard_at *shard, uint32_t shard_count,
+			    struct cnre_fingerprint *ret_fingerprint, char *ret_message, size_t message_bytes);
 
 /* Sorted names of the *.safetensors files of a directory; free with cnre_fingerprint_free_names. Count or -errno. */
 int cnre_fingerprint_list_shards(const char *directory, char ***ret_names);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -65,47 +66,61 @@ static int add_opened(EVP_MD_CTX *digest, int fd, uint64_t file_bytes)
 	return r < 0 ? r : add_pages(digest, fd, file_bytes);
 }
 
-static int add_shard(EVP_MD_CTX *digest, int directory_fd, const char *name)
+static int add_shard(EVP_MD_CTX *digest, const struct cnre_shard_at *shard)
 {
 	uint64_t file_bytes;
-	int fd = cnre_file_open(directory_fd, name, &file_bytes), r;
+	int fd = cnre_file_open(shard->directory_fd, shard->name, &file_bytes), r;
 
 	if (fd < 0)
 		return fd;
-	r = add(digest, FIELD_NAME, name, strlen(name));
+	r = add(digest, FIELD_NAME, shard->name, strlen(shard->name));
 	if (r == 0)
 		r = add_opened(digest, fd, file_bytes);
 	(void)close(fd);
 	return r;
 }
 
-static int add_all(EVP_MD_CTX *digest, int directory_fd, char **names, int count)
+int cnre_payload_shards(const struct cnre_shard_at *shard, uint32_t shard_count, unsigned char ret_digest[CNRE_DIGEST_BYTES])
 {
-	int r = EVP_DigestInit_ex(digest, EVP_sha256(), NULL) == 1 ? 0 : -ENOMEM;
+	EVP_MD_CTX *digest = EVP_MD_CTX_new();
+	unsigned char result[CNRE_DIGEST_BYTES];
+	int r = digest != NULL && EVP_DigestInit_ex(digest, EVP_sha256(), NULL) == 1 ? 0 : -ENOMEM;
 
 	if (r == 0)
 		r = add(digest, FIELD_FORMAT, FORMAT, sizeof FORMAT - 1);
-	for (int i = 0; i < count && r == 0; i++)
-		r = add_shard(digest, directory_fd, names[i]);
+	for (uint32_t i = 0; i < shard_count && r == 0; i++)
+		r = add_shard(digest, &shard[i]);
+	if (r == 0 && EVP_DigestFinal_ex(digest, result, NULL) != 1)
+		r = -ENOMEM;
+	if (r == 0)
+		memcpy(ret_digest, result, sizeof result);
+	EVP_MD_CTX_free(digest);
+	return r;
+}
+
+static int digest_named(int directory_fd, char **names, int count, unsigned char ret_digest[CNRE_DIGEST_BYTES])
+{
+	struct cnre_shard_at *shard = calloc((size_t)count + 1, sizeof *shard);
+	int r;
+
+	if (shard == NULL)
+		return -ENOMEM;
+	for (int i = 0; i < count; i++)
+		shard[i] = (struct cnre_shard_at){.directory_fd = directory_fd, .name = names[i], .shown = names[i]};
+	r = cnre_payload_shards(shard, (uint32_t)count, ret_digest);
+	free(shard);
 	return r;
 }
 
 int cnre_payload_digest(const char *directory, unsigned char ret_digest[CNRE_DIGEST_BYTES])
 {
-	EVP_MD_CTX *digest = EVP_MD_CTX_new();
-	unsigned char result[CNRE_DIGEST_BYTES];
 	char **names = NULL;
 	int directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int count = directory_fd < 0 ? -errno : cnre_fingerprint_list_shards(directory, &names);
-	int r = digest == NULL ? -ENOMEM : count < 0 ? count : add_all(digest, directory_fd, names, count);
+	int r = count < 0 ? count : digest_named(directory_fd, names, count, ret_digest);
 
-	if (r == 0 && EVP_DigestFinal_ex(digest, result, NULL) != 1)
-		r = -ENOMEM;
-	if (r == 0)
-		memcpy(ret_digest, result, sizeof result);
 	cnre_fingerprint_free_names(names, count);
 	if (directory_fd >= 0)
 		(void)close(directory_fd);
-	EVP_MD_CTX_free(digest);
 	return r;
 }

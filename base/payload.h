@@ -23,5 +23,7 @@
  * Threads:  any. Blocks.
  */
 int cnre_payload_digest(const char *directory, unsigned char ret_digest[CNRE_DIGEST_BYTES]);
+/* The same of shards that were listed already, sorted by name, wherever they lie. */
+int cnre_payload_shards(const struct cnre_shard_at *shard, uint32_t shard_count, unsigned char ret_digest[CNRE_DIGEST_BYTES]);
 
 #endif

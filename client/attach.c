@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cnre_attach and cnre_detach: a struct cnre from the first allocation to the last. */
 #include "base/clock.h"
+#include "base/places.h"
 #include "client/batch.h"
 #include "client/client.h"
 #include "client/fork.h"
@@ -52,7 +53,7 @@ static void free_private(struct cnre *client)
 	}
 	free_completed(client);
 	cnre_kv_space_free_all(client);
-	free(client->directory);
+	(void)cnre_places_close(client->places);
 	free(client->pool);
 	free(client->buffer);
 	cnre_owner_close(client->owner);
@@ -104,10 +105,6 @@ static int complete(struct cnre *client, const struct cnre_attach_request *reque
 {
 	int r = cnre_view_init(client);
 
-	if (r == 0 && request->by_path) {
-		client->directory = strdup(request->model);
-		r = client->directory == NULL ? -ENOMEM : 0;
-	}
 	if (r == 0 && cnre_cookies_wanted())
 		r = cnre_cookies_init(&client->cookies, client->reserve_slabs);
 	if (r < 0)
@@ -229,11 +226,15 @@ int cnre_attach(struct cnre **ret_client, const char *model, const struct cnre_o
 	if (r < 0)
 		goto free_request;
 	r = attach_somewhere(client, request);
-	if (r < 0)
+	if (r < 0) {
 		free_private(client);
-	else
+	} else {
+		client->places = request->places;
+		request->places = NULL;
 		*ret_client = client;
+	}
 free_request:
+	(void)cnre_places_close(request->places);
 	free(request);
 	return r;
 }

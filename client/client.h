@@ -42,6 +42,8 @@ struct cnre_tally {
 	_Atomic uint64_t misses, joins, failures, wait_ns, bytes_read, service_ns, prefetched, prefetch_hits;
 };
 
+struct cnre_places;
+
 struct cnre {
 	/* Read by every call, written at attach. */
 	const _Atomic uint32_t *owner;    /* its own MADV_WIPEONFORK page: 1 here, 0 in a forked child */
@@ -75,7 +77,7 @@ struct cnre {
 	_Atomic uint32_t spin_ns;                 /* adapts between CNRE_SPIN_MIN_NS and the limit */
 	_Atomic uint32_t gone;                    /* 1: the socket hung up; misses are -EPIPE */
 
-	char *directory;                          /* attached by its path; NULL: by a served model's name */
+	struct cnre_places *places;               /* attached by its path; NULL: by a served model's name */
 
 	pthread_mutex_t control;                  /* asking */
 	pthread_cond_t asked;                     /* asking is 0 again; on CLOCK_MONOTONIC */
@@ -95,7 +97,7 @@ struct cnre {
 	struct cnre_kv_space *kv_space[CNRE_KV_NAMESPACES_PER_CLIENT];
 	uint32_t kv_space_count;
 	int knows_payload;                        /* likewise under kv_lock */
-	unsigned char payload[16];                /* of the weights in `directory` (base/payload.h) */
+	unsigned char payload[16];                /* of the weights in `places` (base/payload.h) */
 
 	/* Process-wide list of clients (client/fork.c). */
 	struct cnre *next;

@@ -2,7 +2,7 @@
 /* cnre_kv_open and cnre_kv_close: one identity in a namespace, which is a root of names and little else. */
 #include "client/kv.h"
 
-#include "base/payload.h"
+#include "base/places.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,11 +57,11 @@ static int read_payload(const struct cnre *client, unsigned char ret_payload[KV_
 	unsigned char digest[CNRE_DIGEST_BYTES];
 	int r;
 
-	if (client->directory == NULL) {
+	if (client->places == NULL) {
 		memcpy(ret_payload, client->catalog->payload, KV_PAYLOAD_BYTES);
 		return 0;
 	}
-	r = cnre_payload_digest(client->directory, digest);
+	r = cnre_places_digest_payload(client->places, digest);
 	if (r == 0)
 		memcpy(ret_payload, digest, KV_PAYLOAD_BYTES);
 	return r;

@@ -45,6 +45,22 @@ static int is_directory(const char *path)
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+/* The engine reads its own weights from there, too: so it is this process's environment that counts, not the manager's. */
+static int find_shards(struct cnre_attach_request *request)
+{
+	struct cnre_places *places;
+	int r = cnre_places_open_list(&places, request->path, getenv(CNRE_PLACES_VARIABLE), NULL, 0);
+
+	if (r < 0)
+		return r;
+	r = cnre_places_identify(places, &request->fingerprint, NULL, 0);
+	if (r < 0)
+		(void)cnre_places_close(places);
+	else
+		request->places = places;
+	return r;
+}
+
 int cnre_options_find_model(struct cnre_attach_request *request, const char *model)
 {
 	if (model[0] == '\0' || strlen(model) >= CNRE_WIRE_MODEL_MAX)
@@ -56,7 +72,7 @@ int cnre_options_find_model(struct cnre_attach_request *request, const char *mod
 	if (realpath(model, request->path) == NULL)
 		return -errno;
 	request->model = request->path;
-	return cnre_fingerprint_directory(request->path, &request->fingerprint, NULL, 0);
+	return find_shards(request);
 }
 
 static void copy_text(char *to, size_t size, const char *from)

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/payload.h"
+#include "base/places.h"
 #include "base/size.h"
 #include "manager/adopt.h"
 #include "manager/fence.h"
@@ -118,7 +118,7 @@ static int tell_catalog(const struct kv_store *store, const struct served_model 
 {
 	struct cnre_catalog *catalog = model->catalog_segment.base;
 	unsigned char digest[CNRE_DIGEST_BYTES];
-	int r = store->manager->adopted ? 0 : cnre_payload_digest(model->catalog->directory, digest);
+	int r = store->manager->adopted ? 0 : cnre_places_digest_payload(model->catalog->places, digest);
 
 	catalog->capabilities |= MODEL_CAP_KV_PREFIX | (store->disk != NULL ? MODEL_CAP_KV_PERSISTENCE : 0u);
 	if (r == 0 && !store->manager->adopted)

@@ -18,6 +18,28 @@ static int is_relative(const struct model_catalog *catalog, const struct cnre_wi
 	       (catalog->fingerprint.shard_count > 1 && same(catalog->fingerprint.names, hello->names));
 }
 
+/* Which of the two sides lacks a setting, if it is that; else what differs. */
+static int refuse_revision(const struct model_catalog *catalog, const struct cnre_wire_hello *hello, const char *path,
+			   char *message, size_t message_bytes)
+{
+	const struct cnre_fingerprint *own = &catalog->fingerprint;
+	uint32_t further = own->shard_count - catalog->places->place[0].shard_count;
+
+	if (further > 0 && !same(own->names, hello->names) && same(own->first, hello->names))
+		(void)snprintf(message, message_bytes,
+			       "%.80s has %u of its %u shards in further directories, and the engine did not look there: set CNRE_DIRS in its environment to what --dir says here",
+			       path, further, own->shard_count);
+	else if (!same(own->names, hello->names))
+		(void)snprintf(message, message_bytes,
+			       "%.60s and the served %.60s have other shards: use the same revision, and in the engine's environment the CNRE_DIRS that --dir says here",
+			       path, catalog->directory);
+	else
+		(void)snprintf(message, message_bytes,
+			       "%.80s differs from the served %.80s in config, shard name, size or header: use the same revision, or restart the manager",
+			       path, catalog->directory);
+	return -ESTALE;
+}
+
 static int match_by_path(struct manager *manager, const struct cnre_wire_hello *hello, const char *path,
 			 struct served_model **ret_model, char *message, size_t message_bytes)
 {
@@ -33,13 +55,8 @@ static int match_by_path(struct manager *manager, const struct cnre_wire_hello *
 		return 0;
 	}
 	for (uint32_t i = 0; i < manager->model_count; i++) {
-		if (is_relative(manager->model[i].catalog, hello, path)) {
-			(void)snprintf(
-				message, message_bytes,
-				"%.80s differs from the served %.80s in config, shard name, size or header: use the same revision, or restart the manager",
-				path, manager->model[i].catalog->directory);
-			return -ESTALE;
-		}
+		if (is_relative(manager->model[i].catalog, hello, path))
+			return refuse_revision(manager->model[i].catalog, hello, path, message, message_bytes);
 	}
 	(void)snprintf(message, message_bytes, "%.120s is not served here: start cnre-managerd with --model for it",
 		       path);

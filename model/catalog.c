@@ -77,26 +77,29 @@ static int read_config(int directory_fd, const struct family **ret_family, struc
 	return result;
 }
 
-static int name_shard(struct model_catalog *catalog, const char *name)
+static int name_shard(struct model_catalog *catalog, const struct cnre_place_shard *place)
 {
 	struct model_shard *shard = &catalog->shard[catalog->shard_count++];
 
-	shard->name = strdup(name);
-	if (asprintf(&shard->path, "%s/%s", catalog->directory, name) < 0)
-		shard->path = NULL; /* asprintf leaves it undefined */
+	shard->name = strdup(place->name);
+	shard->path = strdup(place->path);
 	return shard->name != NULL && shard->path != NULL ? 0 : -ENOMEM;
 }
 
-static int read_shard(struct model_catalog *catalog, int directory_fd, const char *name, struct model_objects *objects,
-		      char *message)
+/* Messages call a shard of the checkpoint's own directory by its name, one of another directory by its path. */
+static int read_shard(struct model_catalog *catalog, int directory_fd, const struct cnre_place_shard *place,
+		      struct model_objects *objects, char *message)
 {
 	struct safetensors *file = NULL;
 	uint32_t index = catalog->shard_count;
 	int result;
 
-	if (name_shard(catalog, name) < 0)
-		return fail(message, -ENOMEM, name);
-	result = safetensors_open(&file, directory_fd, name, CNRE_SHARD_HEADER_MAX, message);
+	if (name_shard(catalog, place) < 0)
+		return fail(message, -ENOMEM, place->name);
+	if (place->place == 0)
+		result = safetensors_open(&file, directory_fd, place->name, CNRE_SHARD_HEADER_MAX, message);
+	else
+		result = safetensors_open(&file, AT_FDCWD, place->path, CNRE_SHARD_HEADER_MAX, message);
 	if (result < 0)
 		return result;
 	catalog->shard[index].bytes = file->file_bytes;
@@ -106,34 +109,44 @@ static int read_shard(struct model_catalog *catalog, int directory_fd, const cha
 	return result;
 }
 
+/* By name over all directories, so that no order and no identity depends on where a shard lies. */
 static int read_shards(struct model_catalog *catalog, int directory_fd, struct model_objects *objects, char *message)
 {
-	char **names = NULL;
-	int i, count, result = 0;
+	const struct cnre_places *places = catalog->places;
+	int result = 0;
 
-	count = cnre_fingerprint_list_shards(catalog->directory, &names);
-	if (count < 0)
-		return fail(message, count, catalog->directory);
-	if (count == 0)
-		result = cnre_message(message, MODEL_MESSAGE_BYTES, -ENOENT,
-				      "%.300s: no *.safetensors file: name the directory of a checkpoint",
-				      catalog->directory);
-	else
-		catalog->shard = calloc((size_t)count, sizeof *catalog->shard);
-	if (result == 0 && catalog->shard == NULL)
-		result = fail(message, -ENOMEM, catalog->directory);
-	for (i = 0; i < count && result == 0; i++)
-		result = read_shard(catalog, directory_fd, names[i], objects, message);
-	cnre_fingerprint_free_names(names, count);
+	if (places->shard_count == 0)
+		return cnre_message(message, MODEL_MESSAGE_BYTES, -ENOENT,
+				    "%.300s: no *.safetensors file: name the directory of a checkpoint",
+				    catalog->directory);
+	catalog->shard = calloc(places->shard_count, sizeof *catalog->shard);
+	if (catalog->shard == NULL)
+		return fail(message, -ENOMEM, catalog->directory);
+	for (uint32_t i = 0; i < places->shard_count && result == 0; i++)
+		result = read_shard(catalog, directory_fd, &places->shard[i], objects, message);
 	return result;
 }
 
-/* After the headers were read, so that a shard which appeared or went meanwhile is noticed. */
-static int read_identity(struct model_catalog *catalog, char *message)
+static int list_places(struct model_catalog *catalog, const struct model_source *source, char *message)
 {
-	int result;
+	struct cnre_places *places;
+	int result = cnre_places_open(&places, source->directory, source->further, source->further_count, message,
+				      MODEL_MESSAGE_BYTES);
 
-	result = cnre_fingerprint_directory(catalog->directory, &catalog->fingerprint, message, MODEL_MESSAGE_BYTES);
+	if (result < 0)
+		return result;
+	(void)cnre_places_close(catalog->places);
+	catalog->places = places;
+	return 0;
+}
+
+/* After the headers were read, and of a new listing, so that a shard which appeared or went meanwhile is noticed. */
+static int read_identity(struct model_catalog *catalog, const struct model_source *source, char *message)
+{
+	int result = list_places(catalog, source, message);
+
+	if (result == 0)
+		result = cnre_places_identify(catalog->places, &catalog->fingerprint, message, MODEL_MESSAGE_BYTES);
 	if (result == 0 && catalog->fingerprint.shard_count != catalog->shard_count)
 		return cnre_message(message, MODEL_MESSAGE_BYTES, -EBADMSG,
 				    "%.300s: shards came or went while it was read: stop what writes it",
@@ -141,7 +154,7 @@ static int read_identity(struct model_catalog *catalog, char *message)
 	return result;
 }
 
-static int read_checkpoint(struct model_catalog *catalog, int directory_fd, char *message)
+static int read_checkpoint(struct model_catalog *catalog, int directory_fd, const struct model_source *source, char *message)
 {
 	const struct family *family = NULL;
 	struct family_extents extents = {0};
@@ -161,25 +174,27 @@ static int read_checkpoint(struct model_catalog *catalog, int directory_fd, char
 	if (result == 0)
 		result = model_objects_finish(objects, catalog);
 	if (result == 0)
-		result = read_identity(catalog, message);
+		result = read_identity(catalog, source, message);
 	(void)model_objects_close(objects);
 	return result;
 }
 
 static int open_in(struct model_catalog *catalog, const struct model_source *source, char *message)
 {
-	const char *directory = source->directory, *slash;
-	int fd, result;
+	const char *slash;
+	int fd, result = list_places(catalog, source, message);
 
-	catalog->directory = realpath(directory, NULL);
+	if (result < 0)
+		return result;
+	catalog->directory = strdup(catalog->places->place[0].path);
 	if (catalog->directory == NULL)
-		return fail(message, -errno, directory);
+		return fail(message, -ENOMEM, source->directory);
 	slash = strrchr(catalog->directory, '/');
 	(void)snprintf(catalog->name, sizeof catalog->name, "%.*s", (int)sizeof catalog->name - 1, slash + 1);
 	fd = open(catalog->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return fail(message, -errno, directory);
-	result = read_checkpoint(catalog, fd, message);
+		return fail(message, -errno, source->directory);
+	result = read_checkpoint(catalog, fd, source, message);
 	(void)close(fd);
 	return result;
 }
@@ -224,6 +239,7 @@ struct model_catalog *model_catalog_close(struct model_catalog *catalog)
 	free(catalog->object);
 	free(catalog->layer);
 	free(catalog->directory);
+	(void)cnre_places_close(catalog->places);
 	free(catalog);
 	return NULL;
 }

@@ -8,6 +8,7 @@
 #define CNRE_MODEL_CATALOG_H
 
 #include "base/fingerprint.h"
+#include "base/places.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,7 +59,8 @@ struct model_layer {
 struct model_catalog {
 	char family[32];                  /* "olmoe" */
 	char name[64];                    /* last component of the directory */
-	char *directory;                  /* real path */
+	char *directory;                  /* real path: of config.json and, unless there are further ones, of all shards */
+	struct cnre_places *places;       /* all directories, and what of each is used */
 	struct cnre_fingerprint fingerprint;
 	uint32_t layer_count;             /* as the checkpoint numbers them, MTP rows after the last */
 	uint32_t expert_count;            /* the most in any layer */

@@ -6,11 +6,12 @@
 #include "tools/ctl/kv_words.h"
 
 #include "base/file.h"
-#include "base/payload.h"
+#include "base/places.h"
 #include "kvstore/coli_kv.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,17 +25,32 @@ static int fail(const char *what, int error, const char *reason, char message[CT
 	return error;
 }
 
+/* As an engine with this environment finds it: its shards may lie in the directories of $CNRE_DIRS too. */
+static int identify_model(const char *model, struct cnre_fingerprint *fingerprint, unsigned char payload[CNRE_DIGEST_BYTES],
+			  char message[CTL_MESSAGE_BYTES])
+{
+	char reason[CTL_MESSAGE_BYTES / 2] = "";
+	struct cnre_places *places;
+	int r = cnre_places_open_list(&places, model, getenv(CNRE_PLACES_VARIABLE), reason, sizeof reason);
+
+	if (r < 0)
+		return fail(model, r, reason, message);
+	r = cnre_places_identify(places, fingerprint, reason, sizeof reason);
+	if (r == 0) {
+		r = cnre_places_digest_payload(places, payload);
+		(void)snprintf(reason, sizeof reason, "%s", strerror(-r));
+	}
+	(void)cnre_places_close(places);
+	return r < 0 ? fail(model, r, reason, message) : 0;
+}
+
 static int identify(const struct kv_words *words, struct cnre_fingerprint *fingerprint, unsigned char payload[CNRE_DIGEST_BYTES],
 		    struct kv_identity *ret_identity, char message[CTL_MESSAGE_BYTES])
 {
-	char reason[CTL_MESSAGE_BYTES / 2] = "";
-	int r = cnre_fingerprint_directory(words->option[KV_OPTION_MODEL], fingerprint, reason, sizeof reason);
+	int r = identify_model(words->option[KV_OPTION_MODEL], fingerprint, payload, message);
 
 	if (r < 0)
-		return fail(words->option[KV_OPTION_MODEL], r, reason, message);
-	r = cnre_payload_digest(words->option[KV_OPTION_MODEL], payload);
-	if (r < 0)
-		return fail(words->option[KV_OPTION_MODEL], r, strerror(-r), message);
+		return r;
 	*ret_identity = (struct kv_identity){
 		.model = fingerprint->identity,
 		.payload = payload,
