@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "manager/kv.h"
+#include "manager/mirror.h"
 #include "manager/reservation.h"
 #include "manager/settings.h"
 #include "shm/numa.h"
@@ -64,11 +65,15 @@ static void print_models(const struct manager *manager)
 
 	for (uint32_t i = 0; i < manager->model_count; i++) {
 		const struct model_catalog *catalog = manager->model[i].catalog;
+		const struct cnre_place *place = catalog->places->place;
 
 		(void)printf("model    %s: %s, %u layers, %u experts of at most %s, %s in all\n", catalog->directory,
 			     catalog->family, catalog->layer_count, catalog->object_count,
 			     cnre_size_format(catalog->payload_bytes_max, largest, sizeof largest),
 			     cnre_size_format(catalog->payload_bytes_total, total, sizeof total));
+		for (uint32_t d = 0; d < catalog->places->place_count && catalog->places->place_count > 1; d++)
+			(void)printf("           %u shards from %s; %u others there are not used\n", place[d].shard_count,
+				     place[d].path, place[d].hidden_count);
 	}
 }
 
@@ -90,6 +95,39 @@ static void print_budget(const struct budget *budget)
 	for (uint32_t i = 0; i < BUDGET_HUGE_COUNT; i++)
 		(void)printf("  free huge pages of %s: %s\n", i == BUDGET_HUGE_2M ? "2 MiB" : "1 GiB",
 			     cnre_size_format(budget->huge_usable_bytes[i], size, sizeof size));
+}
+
+static void print_mirror(const struct mirror_status *status)
+{
+	char has[16], all[16];
+
+	if (status->fault[0] != '\0') {
+		(void)printf("mirror   %s: left out: %s\n", status->directory, status->fault);
+		return;
+	}
+	(void)printf("mirror   %s: copies of %u of %u shards, with %s of %s of experts; %u refused, %u not there%s%s\n",
+		     status->directory, status->proven, status->shards, cnre_size_format(status->bytes, has, sizeof has),
+		     cnre_size_format(status->bytes_of, all, sizeof all), status->refused, status->absent,
+		     status->is_silent ? "; the rest does not answer" : "",
+		     status->on_same_disk > 0 ? "; on the checkpoint's own disk: nothing is gained" : "");
+	for (uint32_t i = 0; i < status->refusals; i++)
+		(void)printf("           %s: %s\n", status->reason[i], status->advice[i]);
+}
+
+/* Compares them as a start would, but waits for it. */
+static void print_mirrors(struct manager *manager)
+{
+	struct mirror_status status;
+	int r = mirror_open(manager, &manager->settings->mirror);
+
+	if (r < 0)
+		cnre_log(CNRE_LOG_ERROR, "mirrors cannot be checked: %s", strerror(-r));
+	mirror_wait(manager);
+	for (uint32_t i = 0; i < mirror_count(manager); i++) {
+		mirror_get_status(manager, i, &status);
+		print_mirror(&status);
+	}
+	mirror_close(manager);
 }
 
 /* What would be done with prefixes, and what would stop the start. */
@@ -122,6 +160,7 @@ int check_print(struct manager *manager, const char *socket)
 
 	(void)printf("socket   %s\n", socket);
 	print_models(manager);
+	print_mirrors(manager);
 	print_budget(&manager->budget);
 	print_numa(manager->settings->numa);
 	kv = print_kv(manager->settings);

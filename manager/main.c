@@ -13,6 +13,7 @@
 #include "manager/pool.h"
 #include "manager/serve.h"
 #include "manager/settings.h"
+#include "manager/source.h"
 #include "manager/store.h"
 #include "policy/policy.h"
 
@@ -103,15 +104,30 @@ static int is_served(const char *directory)
 	return found;
 }
 
+static int add_model(const struct settings *settings, const char *directory, char *reason)
+{
+	struct model_source source = source_of(settings, directory);
+	int r;
+
+	if (is_served(directory)) {
+		(void)snprintf(reason, SERVE_MESSAGE_BYTES, "it is given twice: leave one --model out");
+		return -EEXIST;
+	}
+	r = source_check(&source, settings->model.count, reason, SERVE_MESSAGE_BYTES);
+	if (r == 0)
+		r = serve_add_model(&manager, &source, reason);
+	if (r == 0)
+		source_say(manager.model[manager.model_count - 1].catalog);
+	return r;
+}
+
 static int add_models(const struct settings *settings, char *message)
 {
 	for (uint32_t i = 0; i < settings->model.count; i++) {
 		const char *directory = settings->model.item[i];
 		char reason[SERVE_MESSAGE_BYTES];
-		int r = is_served(directory) ? -EEXIST : serve_add_model(&manager, directory, reason);
+		int r = add_model(settings, directory, reason);
 
-		if (r == -EEXIST)
-			(void)snprintf(reason, sizeof reason, "it is given twice: leave one --model out");
 		if (r < 0) {
 			(void)snprintf(message, SERVE_MESSAGE_BYTES, "--model %.200s: %.300s", directory, reason);
 			return r;
@@ -202,8 +218,6 @@ static int run(const struct settings *settings)
 {
 	char message[SERVE_MESSAGE_BYTES] = "", socket[128];
 
-	if (settings->mirror.count + settings->dir.count > 0)
-		return fail("--mirror and --dir are not in this build: serve one directory with --model");
 	if (check_policy(settings, message) < 0 || check_numa(settings->numa, message, sizeof message) < 0) {
 		(void)fail(message);
 		return EXIT_USAGE;

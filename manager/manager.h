@@ -26,6 +26,7 @@ struct digest_table;
 struct feed;
 struct listener;
 struct loop;
+struct mirrors;
 struct pool;
 struct residency;
 struct scrub;
@@ -35,9 +36,14 @@ struct store;
 struct survey;
 struct worker;
 
-struct shard_files {                      /* the loader's numbers of the files with one shard's bytes */
+/*
+ * The loader's numbers of the files with one shard's bytes: the primary first, then copies as they are proven (mirror.h), at any
+ * time. None moves and none goes.
+ */
+struct shard_files {
 	uint32_t count;
-	uint32_t file[LOADER_REPLICAS_MAX]; /* the primary first, then mirrors in the order they were named */
+	uint32_t file[LOADER_REPLICAS_MAX];
+	uint8_t mirror[LOADER_REPLICAS_MAX]; /* 0 the primary, else which --mirror, counted from 1 */
 };
 
 /* A checkpoint that is served: its catalog, and the two segments that clients map. */
@@ -86,6 +92,7 @@ struct manager {
 	struct store *store;              /* where descriptors go that must outlive us */
 	struct fences *fences;            /* late reads of dead incarnations */
 	struct kv_store *kv;              /* NULL: KV prefixes are not kept */
+	struct mirrors *mirrors;          /* NULL: none */
 	char *const *argv;                /* to start a keeper, or the next manager */
 	int adopted;                      /* this incarnation took over from another */
 	int is_adopting;                  /* what is told about now is stored already */

@@ -8,6 +8,7 @@
 #include "manager/kv.h"
 #include "manager/listener.h"
 #include "manager/loader.h"
+#include "manager/mirror.h"
 #include "manager/pool.h"
 #include "manager/pressure.h"
 #include "manager/residency.h"
@@ -48,18 +49,33 @@ static json_t *hex(const unsigned char *digest)
 	return json_string(cnre_fingerprint_hex(digest, CNRE_DIGEST_BYTES, text));
 }
 
+static json_t *report_places(const struct cnre_places *places)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < places->place_count; i++) {
+		const struct cnre_place *place = &places->place[i];
+
+		(void)json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "directory", text(place->path), "shards",
+							    (json_int_t)place->shard_count, "shards_not_used",
+							    (json_int_t)place->hidden_count));
+	}
+	return list;
+}
+
 static json_t *report_model(struct manager *manager, const struct served_model *model)
 {
 	const struct model_catalog *catalog = model->catalog;
 
 	return json_pack(
-		"{s:o, s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", text(catalog->name),
+		"{s:o, s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", text(catalog->name),
 		"directory", text(catalog->directory), "family", catalog->family, "identity",
 		hex(catalog->fingerprint.identity), "layers", (json_int_t)catalog->layer_count, "experts",
 		(json_int_t)catalog->expert_count, "top_k", (json_int_t)catalog->top_k, "objects",
 		(json_int_t)catalog->object_count, "resident_objects", (json_int_t)residency_objects(manager, model),
 		"payload_bytes_total", (json_int_t)catalog->payload_bytes_total, "slab_bytes_max",
-		(json_int_t)catalog->slab_bytes_max, "payload_bytes_max", (json_int_t)catalog->payload_bytes_max);
+		(json_int_t)catalog->slab_bytes_max, "payload_bytes_max", (json_int_t)catalog->payload_bytes_max,
+		"directories", report_places(catalog->places));
 }
 
 static json_t *report_models(struct manager *manager)
@@ -260,13 +276,14 @@ static json_t *report_degraded(const struct manager *manager)
 			"compare measured_bytes, pool_bytes and budget_bytes of cnrectl stats; set a lower budget: cnrectl set ram SIZE");
 	add_pressure(list, &manager->pressure);
 	add_store(list, manager);
+	mirror_report_degraded(manager, add_degraded, list);
 	kv_report_degraded(manager, add_degraded, list);
 	return list;
 }
 
 json_t *report_status(struct manager *manager)
 {
-	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
+	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
 			 (int)getpid(), "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
 			 (json_int_t)manager->state->epoch, "socket", text(listener_path(manager)), "version",
 			 CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
@@ -274,7 +291,7 @@ json_t *report_status(struct manager *manager)
 			 "budget", report_budget(manager), "pool", report_pool(manager), "loader",
 			 report_loader(manager), "settings", report_settings(manager), "degraded",
 			 report_degraded(manager), "pressure", report_pressure(manager), "store",
-			 report_store(manager), "kv", kv_report_short(manager));
+			 report_store(manager), "kv", kv_report_short(manager), "mirrors", mirror_report(manager));
 }
 
 /* Counters of accesses are derived, so nobody keeps them: they are what was counted last. */

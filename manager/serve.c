@@ -16,6 +16,7 @@
 #include "manager/guard.h"
 #include "manager/kv.h"
 #include "manager/measure.h"
+#include "manager/mirror.h"
 #include "manager/persist.h"
 #include "manager/pool.h"
 #include "manager/pressure.h"
@@ -23,6 +24,7 @@
 #include "manager/residency.h"
 #include "manager/scrub.h"
 #include "manager/session.h"
+#include "manager/settings.h"
 #include "manager/state.h"
 #include "manager/store.h"
 #include "manager/survey.h"
@@ -192,7 +194,7 @@ static int say(char *message, int error, const char *what)
 	return error;
 }
 
-int serve_add_model(struct manager *manager, const char *directory, char message[SERVE_MESSAGE_BYTES])
+int serve_add_model(struct manager *manager, const struct model_source *source, char message[SERVE_MESSAGE_BYTES])
 {
 	struct served_model *model = &manager->model[manager->model_count];
 	int r;
@@ -202,7 +204,7 @@ int serve_add_model(struct manager *manager, const char *directory, char message
 			       MANAGER_MODELS_MAX);
 		return -E2BIG;
 	}
-	r = model_catalog_open(&model->catalog, directory, message);
+	r = model_catalog_open_source(&model->catalog, source, message);
 	if (r < 0)
 		return r;
 	model->number = manager->model_count++;
@@ -493,7 +495,10 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 	/* Now that residents are in their places: either may evict, and give segments back, before anybody is served. */
 	measure_open(manager);
 	pressure_open(manager);
-	return 0;
+	if (manager->settings == NULL)
+		return 0;
+	r = mirror_open(manager, &manager->settings->mirror); /* reads nothing here: see mirror.h */
+	return r < 0 ? say(message, r, "cannot begin to check the mirrors") : 0;
 }
 
 int serve_open(struct manager *manager, const struct serve_setup *setup, char message[SERVE_MESSAGE_BYTES])
@@ -543,6 +548,7 @@ static int turn(struct manager *manager)
 	pressure_tick(manager, cnre_clock_now_ns());
 	feed_tick(manager, cnre_clock_now_ns());
 	guard_tick(manager, cnre_clock_now_ns());
+	mirror_tick(manager, cnre_clock_now_ns());
 	say_alive(manager);
 	return busy;
 }
@@ -558,6 +564,7 @@ static void sleep_until_needed(struct manager *manager)
 	deadline_ns = earlier(deadline_ns, kv_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, feed_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, guard_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, mirror_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, watchdog_deadline_ns(&manager->watchdog));
 	if (bell_prepare(manager->bell) && !channel_any_pending(manager) && !kv_any_pending(manager))
 		loop_wait(manager->loop, manager->loader, deadline_ns);
@@ -669,6 +676,7 @@ void serve_close(struct manager *manager)
 		return;
 	}
 	pressure_close(manager);
+	mirror_close(manager);
 	guard_close(manager);
 	listener_close(manager);
 	while (manager->sessions != NULL && manager->sessions->active_count > 0)

@@ -36,7 +36,7 @@ struct serve_setup {
 int serve_open(struct manager *manager, const struct serve_setup *setup, char message[SERVE_MESSAGE_BYTES]);
 
 /* Reads a checkpoint's catalog into the next place of manager->model[]. Before serve_open. */
-int serve_add_model(struct manager *manager, const char *directory, char message[SERVE_MESSAGE_BYTES]);
+int serve_add_model(struct manager *manager, const struct model_source *source, char message[SERVE_MESSAGE_BYTES]);
 
 /* The core loop: until a signal, or until the idle exit. */
 void serve_run(struct manager *manager);

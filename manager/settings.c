@@ -271,12 +271,15 @@ static int append(struct settings *settings, const struct setting *setting, cons
 {
 	struct settings_list *list = (struct settings_list *)((char *)settings + setting->offset);
 	struct settings_origin *origin = &settings->origin[setting - table];
-	char *copy;
+	uint32_t most = setting->high > 0 ? setting->high : SETTINGS_LIST_MAX;
+	char *copy, why[64];
 
 	if (origin->source != place->source)
 		clear_list(list);
-	if (list->count == SETTINGS_LIST_MAX)
-		return refuse(message, message_bytes, place, setting->name, "given too often");
+	if (list->count == most) {
+		(void)snprintf(why, sizeof why, "given too often: at most %u", most);
+		return refuse(message, message_bytes, place, setting->name, why);
+	}
 	copy = strdup(value);
 	if (copy == NULL)
 		return cnre_message(message, message_bytes, -ENOMEM, "out of memory");

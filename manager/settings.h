@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #define SETTINGS_LIST_MAX 16u
+#define SETTINGS_MIRRORS_MAX 4u
 #define SETTINGS_FILE_BYTES_MAX (256u << 10)
 #define SETTINGS_COUNT_MAX 40u
 #define SETTINGS_LINE_BYTES 1024u

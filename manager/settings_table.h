@@ -4,13 +4,13 @@
  * choices, sentence). Kinds and the type of their field: SIZE, DURATION uint64_t; COUNT, OCTAL, CHOICE, FLAG uint32_t;
  * TEXT const char *; NODE int32_t; LIST struct settings_list; LATER none. The default is text that the same parser reads; where it
  * starts with '(' it is words for people and the field stays 0. low and high bound a COUNT; low is the least SIZE, and
- * the first value of a CHOICE; choices of a TEXT are what the help calls its value.
+ * the first value of a CHOICE; high is the longest LIST, if it is not 0; choices of a TEXT are what the help calls its value.
  */
 SETTING("model", LIST, model, NULL, "(none)", 0, 0, NULL, "Checkpoint directory to serve; may be repeated.")
 SETTING("ram", SIZE, ram_bytes, "CNRE_RAM", "(automatic)", 1, 0, NULL, "Memory for experts; automatic is 80 % of what is free.")
 SETTING("private-bytes", SIZE, private_bytes, NULL, "(0)", 0, 0, NULL, "Memory to leave free for the engine that started this manager.")
-SETTING("mirror", LIST, mirror, "CNRE_MIRRORS", "(none)", 0, 0, NULL, "Directory with the same shards on another drive; may be repeated.")
-SETTING("dir", LIST, dir, "CNRE_DIRS", "(none)", 0, 0, NULL, "Further directory in which shards are looked for; may be repeated.")
+SETTING("mirror", LIST, mirror, "CNRE_MIRRORS", "(none)", 0, SETTINGS_MIRRORS_MAX, NULL, "Directory with copies of shards, of all or of some, on another drive; up to four.")
+SETTING("dir", LIST, dir, "CNRE_DIRS", "(none)", 0, 0, NULL, "Further directory with other shards of the checkpoint; may be repeated.")
 SETTING("socket", TEXT, socket, NULL, "(by user)", 0, 0, "PATH", "Path of the control socket.")
 SETTING("socket-mode", OCTAL, socket_mode, NULL, "0660", 0, 0777, NULL, "Permissions of the control socket.")
 SETTING("socket-group", TEXT, socket_group, NULL, "(unchanged)", 0, 0, NULL, "Group of the control socket: who may connect.")

@@ -18,7 +18,12 @@ static const char status_text[] =
 	"{\"pid\":42,\"uptime_s\":11520,\"epoch\":3,\"socket\":\"/run/cnre/managerd.sock\",\"version\":\"0.1.0\",\"policy\":\"lru\","
 	"\"models\":[{\"name\":\"OLMoE\",\"directory\":\"/models/olmoe\",\"family\":\"olmoe\",\"identity\":\"00112233445566778899\","
 	"\"layers\":16,\"experts\":64,\"top_k\":8,\"objects\":1024,\"resident_objects\":812,\"payload_bytes_total\":12884901888,"
-	"\"slab_bytes_max\":12582912,\"payload_bytes_max\":12582912}],"
+	"\"slab_bytes_max\":12582912,\"payload_bytes_max\":12582912,"
+	"\"directories\":[{\"directory\":\"/models/olmoe\",\"shards\":12,\"shards_not_used\":0},"
+	"{\"directory\":\"/b/olmoe\",\"shards\":4,\"shards_not_used\":1}]}],"
+	"\"mirrors\":[{\"directory\":\"/mirror\",\"state\":\"checked\",\"fault\":\"\",\"shards\":16,\"used\":4,\"refused\":1,"
+	"\"absent\":11,\"waiting\":0,\"on_same_disk\":0,\"expert_bytes\":3221225472,\"expert_bytes_of\":12884901888,"
+	"\"refusals\":[{\"what\":\"/mirror/a.safetensors: has 1 bytes\",\"do\":\"copy the shard again\"}]}],"
 	"\"budget\":{\"bytes\":8589934592,\"binding\":\"configured: ram\",\"terms\":["
 	"{\"bytes\":8589934592,\"source\":\"configured: ram\",\"do\":\"raise --ram\"},"
 	"{\"bytes\":17179869184,\"source\":\"MemAvailable less reserve\",\"do\":\"free memory\"}]},"
@@ -68,6 +73,10 @@ Test(ctl_run, status_shows_trouble_with_its_remedy_and_what_binds)
 	cr_expect_null(strstr(output, "free memory"), "the remedy of a limit that does not bind");
 	expect_contains(output, "4.0 GiB used of 8.0 GiB (50.0 %); 72 of 680 guaranteed slabs");
 	expect_contains(output, "pages: hugetlb-2M 8.0 GiB\n");
+	expect_contains(output, "/models/olmoe: 12 shards\n           /b/olmoe: 4 shards\n");
+	expect_contains(output, "mirror     /mirror: checked\n           3.0 GiB of 12.0 GiB of experts (25.0 %) in 4 of 16 shards; "
+				"1 refused, 11 not there, 0 to be checked\n");
+	expect_contains(output, "refused: /mirror/a.safetensors: has 1 bytes\n       do  copy the shard again\n");
 	expect_contains(output,
 			"pressure   not watched: /proc/pressure/memory: Permission denied\n       do  use Linux 6.5\n");
 	expect_contains(output, "ram             8G  (command line)");

@@ -187,6 +187,22 @@ Test(manager_settings, more_models_than_the_bound_are_refused)
 	cr_expect_not_null(strstr(message, "--model: given too often"), "%s", message);
 }
 
+/* A place of an expert has room for the number of one of five replicas. */
+Test(manager_settings, a_fifth_mirror_is_refused_wherever_it_comes_from)
+{
+	cr_assert_eq(OPEN("--model", "/m", "--mirror", "/a", "--mirror", "/b", "--mirror", "/c", "--mirror", "/d"), 0, "%s",
+		     message);
+	cr_expect_eq(settings->mirror.count, 4);
+	settings = settings_close(settings);
+	cr_assert_eq(OPEN("--model", "/m", "--mirror", "/a", "--mirror", "/b", "--mirror", "/c", "--mirror", "/d", "--mirror",
+			  "/e"),
+		     -EINVAL);
+	cr_expect_str_eq(message, "--mirror: given too often: at most 4");
+	(void)setenv("CNRE_MIRRORS", "/a:/b:/c:/d:/e", 1);
+	cr_assert_eq(OPEN("--model", "/m"), -EINVAL);
+	cr_expect_str_eq(message, "CNRE_MIRRORS: given too often: at most 4");
+}
+
 /* ---- precedence ---- */
 
 static void with_config(const char *text, char path[32])

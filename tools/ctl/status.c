@@ -32,6 +32,21 @@ static void print_degraded(FILE *out, struct fields *fields, const json_t *statu
 			fields_string(fields, item, "do"));
 }
 
+/* Shards of one model may lie on several drives. */
+static void print_directories(FILE *out, struct fields *fields, const json_t *model)
+{
+	const json_t *directories = fields_array(fields, model, "directories");
+	const json_t *item;
+	size_t index;
+
+	if (json_array_size(directories) == 1)
+		fprintf(out, "           %s\n", fields_string(fields, model, "directory"));
+	else
+		json_array_foreach (directories, index, item)
+			fprintf(out, "           %s: %" PRIu64 " shards\n", fields_string(fields, item, "directory"),
+				fields_number(fields, item, "shards"));
+}
+
 static void print_model(FILE *out, struct fields *fields, const json_t *model)
 {
 	uint64_t resident = fields_number(fields, model, "resident_objects");
@@ -42,13 +57,47 @@ static void print_model(FILE *out, struct fields *fields, const json_t *model)
 		fields_string(fields, model, "name"), fields_string(fields, model, "family"),
 		fields_number(fields, model, "layers"), fields_number(fields, model, "experts"),
 		fields_number(fields, model, "top_k"));
-	fprintf(out, "           %s\n", fields_string(fields, model, "directory"));
+	print_directories(out, fields, model);
 	fprintf(out, "           %s of %s experts resident (%s); all are %s, the largest slab %s\n",
 		format_count(resident, text[0]), format_count(objects, text[1]),
 		format_share(resident, objects, text[2]),
 		format_bytes(fields_number(fields, model, "payload_bytes_total"), text[3]),
 		format_bytes(fields_number(fields, model, "slab_bytes_max"), text[4]));
 	fprintf(out, "           identity %.16s\n", fields_string(fields, model, "identity"));
+}
+
+/* How much of the experts can be read from elsewhere, too, and what cannot and why. */
+static void print_mirror(FILE *out, struct fields *fields, const json_t *mirror)
+{
+	uint64_t bytes = fields_number(fields, mirror, "expert_bytes"), of = fields_number(fields, mirror, "expert_bytes_of");
+	const json_t *refusals = fields_array(fields, mirror, "refusals");
+	const char *fault = fields_string(fields, mirror, "fault");
+	char text[3][FORMAT_BYTES];
+	const json_t *item;
+	size_t index;
+
+	fprintf(out, "mirror     %s: %s%s%s\n", fields_string(fields, mirror, "directory"),
+		fields_string(fields, mirror, "state"), fault[0] != '\0' ? ": " : "", fault);
+	fprintf(out,
+		"           %s of %s of experts (%s) in %" PRIu64 " of %" PRIu64 " shards; %" PRIu64 " refused, %" PRIu64
+		" not there, %" PRIu64 " to be checked\n",
+		format_bytes(bytes, text[0]), format_bytes(of, text[1]), format_share(bytes, of, text[2]),
+		fields_number(fields, mirror, "used"), fields_number(fields, mirror, "shards"),
+		fields_number(fields, mirror, "refused"), fields_number(fields, mirror, "absent"),
+		fields_number(fields, mirror, "waiting"));
+	json_array_foreach (refusals, index, item)
+		fprintf(out, "           refused: %s\n       do  %s\n", fields_string(fields, item, "what"),
+			fields_string(fields, item, "do"));
+}
+
+static void print_mirrors(FILE *out, struct fields *fields, const json_t *status)
+{
+	const json_t *mirrors = fields_array(fields, status, "mirrors");
+	const json_t *mirror;
+	size_t index;
+
+	json_array_foreach (mirrors, index, mirror)
+		print_mirror(out, fields, mirror);
 }
 
 /* Every limit that was looked at; the one that binds is marked, with what would raise it. */
@@ -190,6 +239,7 @@ static void print(FILE *out, struct fields *fields, const json_t *status)
 	print_degraded(out, fields, status);
 	json_array_foreach (models, index, model)
 		print_model(out, fields, model);
+	print_mirrors(out, fields, status);
 	print_budget(out, fields, fields_object(fields, status, "budget"));
 	print_pool(out, fields, fields_object(fields, status, "pool"));
 	print_loader(out, fields, fields_object(fields, status, "loader"));
