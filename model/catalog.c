@@ -86,6 +86,17 @@ static int name_shard(struct model_catalog *catalog, const struct cnre_place_sha
 	return shard->name != NULL && shard->path != NULL ? 0 : -ENOMEM;
 }
 
+/* What is wrong with a tensor is said by the shard's name; if that lies elsewhere, where is said too. */
+static int add_directory(const struct model_catalog *catalog, uint32_t place, int error, char *message)
+{
+	char said[MODEL_MESSAGE_BYTES];
+
+	if (error >= 0 || place == 0)
+		return error;
+	(void)snprintf(said, sizeof said, "%s", message);
+	return cnre_message(message, MODEL_MESSAGE_BYTES, error, "%.150s/%s", catalog->places->place[place].path, said);
+}
+
 /* Messages call a shard of the checkpoint's own directory by its name, one of another directory by its path. */
 static int read_shard(struct model_catalog *catalog, int directory_fd, const struct cnre_place_shard *place,
 		      struct model_objects *objects, char *message)
@@ -104,7 +115,7 @@ static int read_shard(struct model_catalog *catalog, int directory_fd, const str
 		return result;
 	catalog->shard[index].bytes = file->file_bytes;
 	catalog->shard[index].data_off = file->data_off;
-	result = model_objects_add(objects, catalog, index, file);
+	result = add_directory(catalog, place->place, model_objects_add(objects, catalog, index, file), message);
 	(void)safetensors_close(file);
 	return result;
 }

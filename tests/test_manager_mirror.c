@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "manager/loop.h"
 #include "manager/manager.h"
 #include "manager/settings.h"
 #include "tests/support/mirrored.h"
@@ -248,6 +249,35 @@ Test(manager_mirror, the_report_has_coverage_and_reasons)
 		     json_integer_value(json_object_get(json_array_get(report, 0), "expert_bytes_of")));
 	cr_expect_eq(json_array_size(json_object_get(json_array_get(report, 0), "refusals")), 1);
 	json_decref(report);
+}
+
+/* Nothing is taken from its thread here until the end, as where a read does not return. */
+Test(manager_mirror, one_that_does_not_go_on_is_said_to_be_silent_until_it_does)
+{
+	struct mirror_status status = {.is_silent = 0};
+	int64_t now_ns = cnre_clock_now_ns();
+
+	add_mirror("a", (const int[]){1, 2, 0});
+	cr_assert_eq(loop_open(&manager.loop), 0);
+	cr_assert_eq(mirror_open(&manager, &list), 0);
+	for (int i = 0; i < 1000 && !status.is_silent; i++) {
+		(void)usleep(1000); /* its thread may be working for the moment */
+		now_ns += MIRROR_ANSWER_NS;
+		cr_expect_leq(mirror_deadline_ns(&manager), now_ns);
+		mirror_tick(&manager, now_ns);
+		mirror_get_status(&manager, 0, &status);
+	}
+	cr_assert(status.is_silent);
+	cr_expect_eq(status.waiting, 2);
+	for (int i = 0; i < 1000 && status.waiting > 0; i++) {
+		loop_poll(manager.loop);
+		mirror_get_status(&manager, 0, &status);
+	}
+	cr_expect_eq(status.proven, 2);
+	cr_expect_not(status.is_silent);
+	cr_expect_eq(mirror_deadline_ns(&manager), CNRE_NEVER);
+	mirror_close(&manager);
+	manager.loop = loop_close(manager.loop);
 }
 
 /* Closed at once, whatever is still to be checked. */

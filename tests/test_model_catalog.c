@@ -522,6 +522,104 @@ Test(model_catalog, formats_that_share_a_name_are_told_apart_by_bytes)
 	drop(&catalog);
 }
 
+/* ---- shards in several directories ---- */
+
+static struct folder second, third;
+
+/* All shards in `folder`, and copies of the checkpoint that is spread over second and third. */
+static void spread(void)
+{
+	static const char *const names[] = {"a.safetensors", "b.safetensors", "c.safetensors"};
+	struct header header = {.used = 0};
+	char from[128], to[128];
+
+	write_config(CONFIG);
+	for (uint32_t i = 0; i < 2; i++) {
+		add_int8(&header, i, 0, "I8");
+		add_int8(&header, i, 1, "I8");
+		write_header(&header, names[i]);
+	}
+	add(&header, "lm_head.weight", "F32", "3", 12);
+	write_header(&header, names[2]);
+	folder_make(&second);
+	folder_make(&third);
+	folder_write(&second, "config.json", CONFIG, strlen(CONFIG));
+	for (size_t i = 0; i < 3; i++)
+		cr_assert_eq(link(folder_path(&folder, names[i], from, sizeof from),
+				  folder_path(i == 0 ? &third : &second, names[i], to, sizeof to)),
+			     0);
+}
+
+static void gather(void)
+{
+	folder_remove(&second);
+	folder_remove(&third);
+}
+
+static int open_spread(struct model_catalog **ret_catalog)
+{
+	const char *const further[] = {third.path};
+	const struct model_source source = {.directory = second.path, .further = further, .further_count = 1};
+
+	return model_catalog_open_source(ret_catalog, &source, message);
+}
+
+Test(model_catalog, a_checkpoint_in_two_directories_is_the_one_that_lies_in_one)
+{
+	struct model_catalog *one, *two = NULL;
+	char path[128];
+
+	spread();
+	one = opened(folder.path);
+	cr_assert_eq(open_spread(&two), 0, "%s", message);
+	cr_expect_arr_eq(one->fingerprint.identity, two->fingerprint.identity, CNRE_DIGEST_BYTES);
+	cr_assert_eq(two->shard_count, 3);
+	cr_assert_eq(two->object_count, one->object_count);
+	cr_expect_arr_eq(one->object, two->object, one->object_count * sizeof *one->object);
+	cr_expect_str_eq(two->shard[0].path, folder_path(&third, "a.safetensors", path, sizeof path));
+	cr_expect_str_eq(two->shard[1].path, folder_path(&second, "b.safetensors", path, sizeof path));
+	cr_expect_str_eq(two->directory, second.path);
+	(void)model_catalog_close(one);
+	(void)model_catalog_close(two);
+	gather();
+}
+
+/* Another shard with the name of one that is there: nothing of it is looked at. */
+Test(model_catalog, a_shard_with_a_name_that_is_taken_is_not_read)
+{
+	struct model_catalog *before, *after = NULL;
+
+	spread();
+	cr_assert_eq(open_spread(&before), 0, "%s", message);
+	folder_write(&third, "b.safetensors", "garbage", 7);
+	cr_assert_eq(open_spread(&after), 0, "%s", message);
+	cr_expect_arr_eq(before->fingerprint.identity, after->fingerprint.identity, CNRE_DIGEST_BYTES);
+	cr_expect_eq(after->places->place[1].hidden_count, 1);
+	(void)model_catalog_close(before);
+	(void)model_catalog_close(after);
+	gather();
+}
+
+/* Under another name a shard with the same tensors is a duplicate, as in one directory; the message says where it lies. */
+Test(model_catalog, the_same_tensors_under_another_name_elsewhere_are_a_duplicate)
+{
+	struct model_catalog *catalog = NULL;
+	char from[128], to[128];
+
+	spread();
+	cr_assert_eq(link(folder_path(&second, "b.safetensors", from, sizeof from),
+			  folder_path(&third, "z.safetensors", to, sizeof to)),
+		     0);
+	cr_expect_eq(open_spread(&catalog), -EBADMSG);
+	cr_expect_null(catalog);
+	cr_expect(strncmp(message, to, strlen(to)) == 0 && strstr(message, "duplicate") != NULL, "%s", message);
+	cr_assert_eq(unlink(to), 0);
+	folder_write(&third, "z.safetensors", "short", 5);
+	cr_expect_eq(open_spread(&catalog), -EBADMSG);
+	cr_expect(strncmp(message, to, strlen(to)) == 0, "%s", message);
+	gather();
+}
+
 /* ---- reference vectors ---- */
 
 static const char *vector(const char *name)
