@@ -117,18 +117,19 @@ struct cnre_options {
  * @options  NULL: all defaults, waiting for ever
  *
  * A directory is compared by its config.json and every shard's header: dense weights come from the engine's directory
- * and experts from the manager's, and two revisions mixed would be silent garbage. A manager that is started takes its
+ * and experts from the manager's, and two revisions mixed would be silent garbage. Shards that lie in further directories
+ * are found by $CNRE_DIRS, which must say what --dir says to the manager. A manager that is started takes its
  * settings from $CNRE_RAM, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_POLICY, $CNRE_KV_RAM, $CNRE_KV_DIR and $CNRE_KV_DISK; its
  * program is $CNRE_MANAGERD, else the one installed with this library, else the one in $PATH. timeout_ns 0 waits two
  * seconds at most for the answer of a manager. While a manager is being restarted the call waits for its successor.
  *
  * Returns:  0, or
  *           -EINVAL        no model, a bad size, a socket path over 107 bytes, or options this version does not know
- *           -ENOENT        no such model
+ *           -ENOENT        no such model, or no such directory as $CNRE_DIRS names
  *           -EACCES        the manager is not for this user
  *           -ENOTSUP       the family or the view is not supported
  *           -ENOSPC        the reservation does not fit; the manager's log has the numbers
- *           -ESTALE        the manager serves another revision of the model
+ *           -ESTALE        the manager serves another revision of the model, or found shards where $CNRE_DIRS does not look
  *           -EPROTO        another layout version
  *           -EBUSY         the model is attached already in this process
  *           -EBADMSG       a shard or an answer makes no sense
