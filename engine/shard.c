@@ -6,8 +6,8 @@
 #include "engine/shard.h"
 
 #include "cnre/cnre.h"
+#include "engine/places.h"
 
-#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -175,15 +175,14 @@ static int read_header(struct shard_set *set, uint32_t shard, char *message)
 	return error;
 }
 
-static int open_file(struct shard_file *file, const char *directory, const char *name, char *message)
+static int open_file(struct shard_file *file, const char *path, char *message)
 {
 	struct stat status;
 	int error;
 
-	if (asprintf(&file->path, "%s/%s", directory, name) < 0) {
-		file->path = NULL;
+	file->path = strdup(path);
+	if (!file->path)
 		return engine_fail(message, -ENOMEM, "out of memory for file names");
-	}
 	file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hang us */
 	if (file->fd < 0 || fstat(file->fd, &status) < 0) {
 		error = -errno;
@@ -193,13 +192,6 @@ static int open_file(struct shard_file *file, const char *directory, const char 
 		return engine_fail(message, -EBADMSG, "%.300s: not a safetensors file; " SHARD_ADVICE, file->path);
 	file->bytes = (uint64_t)status.st_size;
 	return 0;
-}
-
-static int is_shard(const struct dirent *entry)
-{
-	const char *suffix = strrchr(entry->d_name, '.');
-
-	return entry->d_name[0] != '.' && suffix && strcmp(suffix, ".safetensors") == 0;
 }
 
 static int by_name(const void *left, const void *right)
@@ -219,24 +211,22 @@ static int sort_tensors(struct shard_set *set, char *message)
 	return 0;
 }
 
-static int open_files(struct shard_set *set, const char *directory, struct dirent **entries, int count, char *message)
+static int open_files(struct shard_set *set, const struct places *places, const char *directory, char *message)
 {
-	if (count == 0)
+	if (places->count == 0)
 		return engine_fail(message, -ENOENT,
 				   "%.300s: no *.safetensors in it; --model takes a checkpoint directory", directory);
-	if (count > (int)SHARD_FILES_MAX)
-		return engine_fail(message, -E2BIG, "%.300s: more than %u shards", directory, SHARD_FILES_MAX);
-	set->file = calloc((size_t)count, sizeof *set->file);
+	set->file = calloc(places->count, sizeof *set->file);
 	if (!set->file)
 		return engine_fail(message, -ENOMEM, "out of memory for the shard table");
-	for (int i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < places->count; i++) {
 		int error;
 
 		set->file[i].fd = -1;
 		set->file_count++;
-		error = open_file(&set->file[i], directory, entries[i]->d_name, message);
+		error = open_file(&set->file[i], places->shard[i].path, message);
 		if (error == 0)
-			error = read_header(set, (uint32_t)i, message);
+			error = read_header(set, i, message);
 		if (error < 0)
 			return error;
 	}
@@ -246,18 +236,13 @@ static int open_files(struct shard_set *set, const char *directory, struct diren
 int shard_open(struct shard_set *ret_set, const char *directory, char message[ENGINE_MESSAGE_BYTES])
 {
 	struct shard_set set = {0};
-	struct dirent **entries = NULL;
-	int count = scandir(directory, &entries, is_shard, alphasort);
-	int error;
+	struct places places;
+	int error = places_list(&places, directory, getenv(PLACES_VARIABLE), message);
 
-	if (count < 0) {
-		error = -errno;
-		return engine_fail(message, error, "cannot list %.300s: %s", directory, strerror(-error));
-	}
-	error = open_files(&set, directory, entries, count, message);
-	while (count > 0)
-		free(entries[--count]);
-	free(entries);
+	if (error < 0)
+		return error;
+	error = open_files(&set, &places, directory, message);
+	places_free(&places);
 	if (error < 0)
 		shard_close(&set);
 	else

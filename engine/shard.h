@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHARD_FILES_MAX 512u
 #define SHARD_HEADER_BYTES_MAX (256u << 20)
 #define SHARD_RANK_MAX 8u
 
@@ -38,11 +37,11 @@ struct shard_set {
 };
 
 /*
- * shard_open - read the headers of every *.safetensors in a directory
+ * shard_open - read the headers of every *.safetensors in a directory, and in those of $CNRE_DIRS (engine/places.h)
  *
  * Tensors of a type the engine has no use for (F64, I32, BOOL) are left out.
  *
- * Returns:  0, or -ENOENT (no shard), -E2BIG (beyond a bound above), -EBADMSG (malformed), -ENOMEM, errors of open and
+ * Returns:  0, or -ENOENT (no shard), -E2BIG (beyond a bound), -EBADMSG (malformed), -ENOMEM, errors of open and
  *           read; message names shard and tensor. *ret_set is set on success only; close it with shard_close.
  */
 int shard_open(struct shard_set *ret_set, const char *directory, char message[ENGINE_MESSAGE_BYTES]);

@@ -125,6 +125,35 @@ Test(system_mirror, an_engine_starts_a_manager_for_its_checkpoint_on_two_drives)
 	world_close(&world);
 }
 
+/* Its first line: the tokens. */
+static void run_engine(const char *model, const char *cache, char *output, size_t bytes)
+{
+	cr_assert_eq(world_run("cnre-olmoe",
+			       (const char *const[]){"--model", model, "--tokens", "5 6 7 8", "--steps", "6", "--cache",
+						     cache, NULL},
+			       output, bytes),
+		     0, "%s", output);
+	output[strcspn(output, "\n")] = '\0';
+}
+
+Test(system_mirror, an_engine_computes_the_same_tokens_wherever_the_shards_lie)
+{
+	static const char *const caches[] = {"private:1M", "mmap", "cnre"};
+	char expected[4096], found[4096];
+
+	begin();
+	spread();
+	cr_assert_gt(world_start(&world, (const char *const[]){"--dir", further, NULL}), 0);
+	cr_assert_eq(setenv("CNRE_SOCKET", world.socket, 1), 0);
+	run_engine(whole, "private:1M", expected, sizeof expected);
+	cr_assert_eq(setenv("CNRE_DIRS", further, 1), 0);
+	for (size_t i = 0; i < 3; i++) {
+		run_engine(world.model, caches[i], found, sizeof found);
+		cr_expect_str_eq(found, expected, "--cache %s", caches[i]);
+	}
+	world_close(&world);
+}
+
 Test(system_mirror, what_a_further_directory_has_in_vain_is_said_once)
 {
 	begin();
