@@ -16,13 +16,19 @@ struct mirror_density mirror_sample_density(uint64_t parts, uint64_t objects, ui
 									: (uint32_t)((objects + pages - 1) / pages)};
 }
 
+/* Of one object, as in the checkpoint. */
+static const struct model_shape *shape_of(const struct model_catalog *catalog, uint32_t object)
+{
+	return &catalog->shape[catalog->object[object].shape];
+}
+
 uint64_t mirror_sample_parts(const struct model_catalog *catalog)
 {
 	uint64_t parts = 0;
 
 	for (uint32_t i = 0; i < catalog->object_count; i++)
 		for (uint32_t role = 0; role < MODEL_ROLES; role++)
-			parts += catalog->shape[catalog->object[i].shape].part[role].bytes > 0;
+			parts += shape_of(catalog, i)->part[role].bytes > 0;
 	return parts;
 }
 
@@ -38,7 +44,7 @@ static uint64_t scatter(uint64_t object, uint64_t role)
 
 static uint64_t page_in_part(const struct model_catalog *catalog, uint32_t object, uint32_t role)
 {
-	uint64_t bytes = catalog->shape[catalog->object[object].shape].part[role].bytes;
+	uint64_t bytes = shape_of(catalog, object)->part[role].bytes;
 	uint64_t at = catalog->object[object].piece[role].file_off + scatter(object, role) % bytes;
 
 	return at - at % MIRROR_PAGE_BYTES;
@@ -57,7 +63,7 @@ static uint32_t largest_part(const struct model_shape *shape)
 static int is_sampled(const struct model_catalog *catalog, struct mirror_density density, uint32_t object,
 		      uint32_t role)
 {
-	const struct model_shape *shape = &catalog->shape[catalog->object[object].shape];
+	const struct model_shape *shape = shape_of(catalog, object);
 
 	if (shape->part[role].bytes == 0 || object % density.every_object != 0)
 		return 0;
@@ -70,7 +76,7 @@ static void collect(const struct model_catalog *catalog, struct mirror_density d
 	for (uint32_t i = 0; i < catalog->object_count; i++) {
 		for (uint32_t role = 0; role < MODEL_ROLES; role++) {
 			struct mirror_shard *at = &shard[catalog->object[i].piece[role].shard];
-			uint64_t bytes = catalog->shape[catalog->object[i].shape].part[role].bytes;
+			uint64_t bytes = shape_of(catalog, i)->part[role].bytes;
 
 			if (bytes == 0)
 				continue;
