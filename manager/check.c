@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/colibri_env.h"
 #include "manager/kv.h"
 #include "manager/reservation.h"
 #include "manager/settings.h"
@@ -114,6 +115,14 @@ static int print_kv(const struct settings *settings)
 	return r;
 }
 
+static void print_colibri(const struct settings *settings)
+{
+	struct colibri_env_line line;
+
+	for (uint32_t i = 0; colibri_env_describe(settings, i, &line); i++)
+		(void)printf("colibri  %s %s\n", line.name, line.what);
+}
+
 int check_print(struct manager *manager, const char *socket)
 {
 	struct settings_line line;
@@ -125,6 +134,7 @@ int check_print(struct manager *manager, const char *socket)
 	print_budget(&manager->budget);
 	print_numa(manager->settings->numa);
 	kv = print_kv(manager->settings);
+	print_colibri(manager->settings);
 	(void)printf("settings\n");
 	for (uint32_t i = 0; settings_describe(manager->settings, i, &line); i++)
 		(void)printf("    %s = %s (%s)\n", line.name, line.value, line.source);

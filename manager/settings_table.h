@@ -37,6 +37,7 @@ SETTING("idle-exit", DURATION, idle_exit_ns, NULL, "(never)", 0, 0, NULL, "Leave
 SETTING("keeper", CHOICE, keeper, NULL, "auto", 0, 0, "auto|no", "Whether a keeper process holds what must survive the manager; not needed under systemd.")
 SETTING("log-level", CHOICE, log_level, NULL, "info", CNRE_LOG_ERROR, 0, "error|warning|notice|info|debug", "Least important messages to write.")
 SETTING("config", TEXT, config, NULL, "(none)", 0, 0, "FILE", "File with these settings, one `name = value` a line.")
+SETTING("colibri-env", FLAG, colibri_env, "CNRE_COLIBRI_ENV", "(no)", 0, 0, NULL, "Take drives from the variables of Colibri's engines: COLI_MODEL_MIRROR, COLI_MODEL_DIRS, COLI_DISK_WEIGHTS.")
 SETTING("check", FLAG, check, NULL, "(no)", 0, 0, NULL, "Say what would be done on this machine, and exit.")
 SETTING("version", FLAG, version, NULL, "(no)", 0, 0, NULL, "Print the version and exit.")
 SETTING("help", FLAG, help, NULL, "(no)", 0, 0, NULL, "Print this and exit.")
