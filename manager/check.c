@@ -115,6 +115,17 @@ static int print_kv(const struct settings *settings)
 	return r;
 }
 
+static void print_warm(const struct settings *settings)
+{
+	char bytes[16] = "";
+
+	if (settings->warm == NULL)
+		return;
+	if (settings->warm_bytes > 0)
+		(void)cnre_size_format(settings->warm_bytes, bytes, sizeof bytes);
+	(void)printf("warm     %s%s%s\n", settings->warm, bytes[0] != '\0' ? ", at most " : "", bytes);
+}
+
 static void print_colibri(const struct settings *settings)
 {
 	struct colibri_env_line line;
@@ -134,6 +145,7 @@ int check_print(struct manager *manager, const char *socket)
 	print_budget(&manager->budget);
 	print_numa(manager->settings->numa);
 	kv = print_kv(manager->settings);
+	print_warm(manager->settings);
 	print_colibri(manager->settings);
 	(void)printf("settings\n");
 	for (uint32_t i = 0; settings_describe(manager->settings, i, &line); i++)

@@ -48,6 +48,8 @@ struct settings {
 	const char *policy;
 	uint32_t pool;                    /* enum policy_pool */
 	const char *usage;                /* folder of histories; NULL: none is kept */
+	const char *warm;                 /* file of a warm list; NULL: none */
+	uint64_t warm_bytes, warm_time_ns; /* 0: no limit */
 	const char *config;               /* NULL: none */
 	uint64_t idle_exit_ns;            /* 0: never */
 	uint32_t hugepages, io, direct, verify; /* enum settings_… */

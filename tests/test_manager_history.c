@@ -71,7 +71,7 @@ static struct history *open_history(struct bench *bench)
 static void count(struct history *history, uint32_t owner, uint32_t times)
 {
 	for (uint32_t i = 0; i < times; i++)
-		history_count(history, owner);
+		history_count(history, owner, 1);
 }
 
 static void write_file(const char *path, const char *text)
