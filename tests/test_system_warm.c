@@ -14,6 +14,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,7 +252,7 @@ Test(system_warm, hostile_file_is_refused_with_its_line_and_loads_nothing)
 	cr_assert_not_null(strstr(output, "line 2: expert 99 of 16"), "%s", output);
 	cr_assert_eq(CTL("warm", path, "--model", "another"), 1);
 	cr_assert_eq(CTL("warm", world.directory), 1, "a folder");
-	cr_assert_eq(truncate(path, (64 << 20) + 1), 0);
+	cr_assert_eq(truncate(path, 1l << 40), 0);
 	cr_assert_eq(CTL("warm", path), 1, "too large, and not read");
 	cr_assert_not_null(strstr(warm_word("error"), "at most"));
 	cr_assert_eq(CTL("warm", "stop"), 1, "none is under way");
@@ -308,22 +309,29 @@ Test(system_warm, imported_history_adds_to_what_is_known_and_is_exported_as_the_
 	world_close(&world);
 }
 
-/* A reader at any moment finds a whole file: the old, or either writer's. */
+enum { WRITERS = 2, EXPORTS = 40 };
+
+static atomic_int writing;
+
 static void *export_often(void *path)
 {
 	char text[1024];
 	const char *const arguments[] = {"--socket", world.socket, "usage", "export", path, NULL};
 
-	for (int i = 0; i < 20; i++)
+	void *failed = NULL;
+
+	for (int i = 0; i < EXPORTS && failed == NULL; i++)
 		if (world_run("cnrectl", arguments, text, sizeof text) != 0)
-			return path;
-	return NULL;
+			failed = path;
+	atomic_fetch_sub(&writing, 1);
+	return failed;
 }
 
+/* A reader at any moment finds a whole file: the one before, or either writer's. */
 Test(system_warm, two_writers_of_one_file_never_leave_it_torn)
 {
 	char out[192];
-	pthread_t writer[2];
+	pthread_t writer[WRITERS];
 	uint64_t expected;
 	void *failed;
 
@@ -332,11 +340,12 @@ Test(system_warm, two_writers_of_one_file_never_leave_it_torn)
 	(void)run_engine();
 	cr_assert_eq(CTL("usage", "export", out), 0, "%s", output);
 	expected = sum_of(out);
-	for (int i = 0; i < 2; i++)
+	atomic_store(&writing, WRITERS);
+	for (int i = 0; i < WRITERS; i++)
 		cr_assert_eq(pthread_create(&writer[i], NULL, export_often, out), 0);
-	for (int i = 0; i < 200; i++)
+	while (atomic_load(&writing) > 0)
 		cr_assert_eq(sum_of(out), expected);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < WRITERS; i++) {
 		cr_assert_eq(pthread_join(writer[i], &failed), 0);
 		cr_assert_null(failed);
 	}
