@@ -11,7 +11,8 @@
 #include <string.h>
 
 #define ITEM_BYTES_MAX 4096u
-#define SEPARATORS ";,"
+#define SEPARATORS ";,"           /* of directories */
+#define WEIGHT_SEPARATORS ", "
 
 /* Those of one setting stand together, the one that counts first before the others. */
 static const struct variable {
@@ -73,6 +74,28 @@ static int read_list(struct settings *settings, const struct variable *variable,
 	return r < 0 ? cnre_message(message, message_bytes, -EINVAL, "%s: the value is too long", variable->name) : 0;
 }
 
+/* Weights stand as `9,1` there and as `9:1` here. What is no weight is for the setting to refuse. */
+static int read_weights(struct settings *settings, const struct variable *variable, const char *value, char *message,
+			size_t message_bytes)
+{
+	char text[ITEM_BYTES_MAX];
+	size_t used = 0;
+
+	if (strlen(value) >= sizeof text)
+		return cnre_message(message, message_bytes, -EINVAL, "%s: the value is too long", variable->name);
+	for (value += strspn(value, WEIGHT_SEPARATORS); *value != '\0'; value += strspn(value, WEIGHT_SEPARATORS)) {
+		size_t length = strcspn(value, WEIGHT_SEPARATORS);
+
+		if (used > 0)
+			text[used++] = ':';
+		memcpy(text + used, value, length);
+		used += length;
+		value += length;
+	}
+	text[used] = '\0';
+	return used == 0 ? 0 : settings_take_variable(settings, variable->setting, variable->name, text, message, message_bytes);
+}
+
 int colibri_env_read(struct settings *settings, char *message, size_t message_bytes)
 {
 	for (size_t i = 0; i < CNRE_COUNT_OF(variables); i++) {
@@ -84,7 +107,7 @@ int colibri_env_read(struct settings *settings, char *message, size_t message_by
 			continue;
 		r = settings_is_list(variable->setting)
 			    ? read_list(settings, variable, value, message, message_bytes)
-			    : settings_take_variable(settings, variable->setting, variable->name, value, message, message_bytes);
+			    : read_weights(settings, variable, value, message, message_bytes);
 		if (r < 0)
 			return r;
 	}

@@ -329,7 +329,7 @@ static int open_usage(struct usage *ret_usage, const struct model_catalog *catal
 	int r = usage_open(ret_usage, catalog->layer_count, catalog->expert_count, engine_name_id(catalog->family));
 
 	if (r == 0)
-		ret_usage->own_layers = catalog->layer_count - catalog->mtp_layer_count;
+		ret_usage->own_layers = catalog->main_layer_count;
 	return r;
 }
 

@@ -48,7 +48,7 @@ static int open_path(struct use_file *file)
 static int read_list(struct use_file *file, const void *data, size_t bytes)
 {
 	const struct model_catalog *catalog = file->model->catalog;
-	int r = use_list_open(&file->list, catalog->layer_count, catalog->layer_count - catalog->mtp_layer_count,
+	int r = use_list_open(&file->list, catalog->layer_count, catalog->main_layer_count,
 			      catalog->expert_count, 0);
 
 	if (r < 0)

@@ -98,7 +98,7 @@ int use_export_make(struct manager *manager, const struct served_model *model, s
 
 	if (r < 0)
 		return r;
-	usage.own_layers = catalog->layer_count - catalog->mtp_layer_count;
+	usage.own_layers = catalog->main_layer_count;
 	for (uint32_t i = 0; i < catalog->object_count; i++) {
 		uint32_t count = uses[model->first_owner + i];
 

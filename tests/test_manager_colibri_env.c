@@ -168,10 +168,15 @@ Test(manager_colibri_env, empty_variables_and_lists_of_nothing_are_none)
 /* Refused or honoured, but never passed over in silence. */
 Test(manager_colibri_env, weights_of_drives_are_honoured_or_said_to_be_ignored)
 {
-	set("COLI_DISK_WEIGHTS", "3,1");
+	const struct settings_origin *origin;
+
+	set("COLI_DISK_WEIGHTS", "9, 1");
 	cr_assert_eq(OPEN("--colibri-env"), 0, "%s", message);
-	if (settings_origin_of(settings, "drive-weights") == NULL)
+	origin = settings_origin_of(settings, "drive-weights");
+	if (origin == NULL) {
 		cr_expect_str_eq(said_of("COLI_DISK_WEIGHTS"), "ignored: --drive-weights is not in this build");
-	else
-		cr_expect_str_eq(said_of("COLI_DISK_WEIGHTS"), "is --drive-weights");
+		return;
+	}
+	cr_expect_str_eq(said_of("COLI_DISK_WEIGHTS"), "is --drive-weights");
+	cr_expect_str_eq(origin->text, "9:1");
 }

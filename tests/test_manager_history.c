@@ -43,6 +43,7 @@ static void open_bench(struct bench *bench)
 						.name = "tiny",
 						.directory = bench->checkpoint,
 						.layer_count = LAYERS,
+						.main_layer_count = LAYERS,
 						.expert_count = EXPERTS,
 						.object_count = OBJECTS,
 						.object = bench->object};

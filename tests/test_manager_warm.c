@@ -57,6 +57,7 @@ static void begin(void)
 	catalog = (struct model_catalog){.family = "olmoe",
 					 .name = "tiny",
 					 .layer_count = LAYERS,
+					 .main_layer_count = LAYERS,
 					 .expert_count = EXPERTS,
 					 .object_count = OBJECTS,
 					 .object = object,
