@@ -132,6 +132,16 @@ static void pump_prefetch(struct manager *manager)
 		residency->refused_ns = cnre_clock_now_ns();
 }
 
+/* Loads that failed by time-out and whose reads are still out: nobody waits for them any more. */
+static uint32_t late_loads(const struct residency *residency)
+{
+	uint32_t late = 0;
+
+	for (uint32_t i = 0; i < residency->load_count && residency->stalls.reads > 0; i++)
+		late += residency->load[i].is_reading && residency->load[i].is_late;
+	return late;
+}
+
 /*
  * Loads that nobody asked for: none while another is queued or on its way, but for what waits for a drive that does not
  * answer; a quarter of the places; and where there are several, one stays free for who comes.
@@ -142,7 +152,7 @@ static int is_idle(const struct manager *manager, uint32_t own)
 
 	return residency->starved_ns == 0 && queue_prefetch_count(residency->queue) == 0 &&
 	       queue_demand_count(residency->queue) <= residency->held_demands &&
-	       residency->loads_active <= residency->stalls.reads + own && own < (manager->loads_max + 3) / 4 &&
+	       residency->loads_active <= late_loads(residency) + own && own < (manager->loads_max + 3) / 4 &&
 	       pump_may_load(manager) && (manager->loads_max == 1 || residency->loads_active + 1 < manager->loads_max);
 }
 
