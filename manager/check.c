@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "manager/colibri_env.h"
 #include "manager/kv.h"
 #include "manager/mirror.h"
 #include "manager/reservation.h"
@@ -152,6 +153,25 @@ static int print_kv(const struct settings *settings)
 	return r;
 }
 
+static void print_warm(const struct settings *settings)
+{
+	char bytes[16] = "";
+
+	if (settings->warm == NULL)
+		return;
+	if (settings->warm_bytes > 0)
+		(void)cnre_size_format(settings->warm_bytes, bytes, sizeof bytes);
+	(void)printf("warm     %s%s%s\n", settings->warm, bytes[0] != '\0' ? ", at most " : "", bytes);
+}
+
+static void print_colibri(const struct settings *settings)
+{
+	struct colibri_env_line line;
+
+	for (uint32_t i = 0; colibri_env_describe(settings, i, &line); i++)
+		(void)printf("colibri  %s %s\n", line.name, line.what);
+}
+
 int check_print(struct manager *manager, const char *socket)
 {
 	struct settings_line line;
@@ -164,6 +184,8 @@ int check_print(struct manager *manager, const char *socket)
 	print_budget(&manager->budget);
 	print_numa(manager->settings->numa);
 	kv = print_kv(manager->settings);
+	print_warm(manager->settings);
+	print_colibri(manager->settings);
 	(void)printf("settings\n");
 	for (uint32_t i = 0; settings_describe(manager->settings, i, &line); i++)
 		(void)printf("    %s = %s (%s)\n", line.name, line.value, line.source);

@@ -2,6 +2,7 @@
 /* Verbs of the control plane; see control.h. */
 #include "manager/control.h"
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "manager/control_inner.h"
@@ -183,6 +184,10 @@ static int answer_question(struct manager *manager, const struct peer *peer, con
 		answer->json = report_layers(manager);
 	else if (strcmp(verb, "kv") == 0 && json_object_get(request, "action") == NULL)
 		answer->json = kv_report(manager, peer);
+	else if (strcmp(verb, "usage") == 0 && control_is_usage_question(request))
+		control_usage(manager, request, NULL, answer);
+	else if (strcmp(verb, "warm") == 0 && control_is_warm_question(request))
+		control_warm(manager, request, NULL, answer);
 	else
 		return 0;
 	return 1;
@@ -200,14 +205,22 @@ static void answer_order(struct manager *manager, const struct peer *peer, const
 		answer_policy(manager, request, answer);
 	else if (strcmp(verb, "kv") == 0)
 		control_kv(manager, peer, request, fd, answer);
+	else if (strcmp(verb, "usage") == 0)
+		control_usage(manager, request, fd, answer);
+	else if (strcmp(verb, "warm") == 0)
+		control_warm(manager, request, fd, answer);
 	else
 		control_trace(manager, request, fd, answer);
 }
 
 static int is_order(const char *verb)
 {
-	return strcmp(verb, "set") == 0 || strcmp(verb, "reset") == 0 || strcmp(verb, "policy") == 0 ||
-	       strcmp(verb, "trace") == 0 || strcmp(verb, "kv") == 0;
+	static const char *const orders[] = {"set", "reset", "policy", "trace", "kv", "usage", "warm"};
+
+	for (size_t i = 0; i < CNRE_COUNT_OF(orders); i++)
+		if (strcmp(orders[i], verb) == 0)
+			return 1;
+	return 0;
 }
 
 static void answer_verb(struct manager *manager, const struct peer *peer, const json_t *request, int *fd,
@@ -221,7 +234,7 @@ static void answer_verb(struct manager *manager, const struct peer *peer, const 
 		; /* anybody who may connect may ask */
 	else if (!is_order(verb))
 		control_refuse(answer, -EINVAL,
-			       "no such verb: status, stats, clients, layers, kv, set, reset, policy, trace");
+			       "no such verb: status, stats, clients, layers, kv, set, reset, policy, trace, usage, warm");
 	else if (!peer_may_administer(peer))
 		control_refuse(answer, -EPERM, "only root and the manager's own user may change it");
 	else

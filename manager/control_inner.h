@@ -16,11 +16,23 @@ struct answer {
 
 void control_refuse(struct answer *answer, int status, const char *message);
 
+/* The model that a request names, or the only one that is served; NULL: none, and the answer says so. */
+const struct served_model *control_find_model(const struct manager *manager, const json_t *request, struct answer *answer);
+
 /* {"verb": "trace", "action": "record" | "stop" | "status"}; *fd is set to -1 where it is taken over. */
 void control_trace(struct manager *manager, const json_t *request, int *fd, struct answer *answer);
 
 /* {"verb": "kv", "action": "export" | "import"}; *fd as above. {"verb": "kv"} alone is a question. */
 void control_kv(struct manager *manager, const struct peer *peer, const json_t *request, int *fd, struct answer *answer);
 void control_set_kv_ram(struct manager *manager, const char *value, struct answer *answer);
+
+/*
+ * {"verb": "usage", "action": "import" | "export" | "status"} and {"verb": "warm", "action": "start" | "stop" | "status"};
+ * *fd as above. 1: it is a question that anybody may ask.
+ */
+int control_is_usage_question(const json_t *request);
+void control_usage(struct manager *manager, const json_t *request, int *fd, struct answer *answer);
+int control_is_warm_question(const json_t *request);
+void control_warm(struct manager *manager, const json_t *request, int *fd, struct answer *answer);
 
 #endif

@@ -20,39 +20,16 @@ static json_t *describe(const struct manager *manager)
 			 "error", status.error < 0 ? strerror(-status.error) : "");
 }
 
-static void refuse_model(const char *name, struct answer *answer)
-{
-	answer->status = -ENOENT;
-	if (name == NULL)
-		(void)snprintf(answer->message, sizeof answer->message,
-			       "several models are served: add `model NAME`; cnrectl status lists them");
-	else
-		(void)snprintf(answer->message, sizeof answer->message,
-			       "%.64s: no such model is served; cnrectl status lists them", name);
-}
-
-/* NULL: none is meant. A model is named as status shows it; where only one is served, it need not be. */
-static const struct served_model *find_model(const struct manager *manager, const char *name)
-{
-	if (name == NULL)
-		return manager->model_count == 1 ? &manager->model[0] : NULL;
-	for (uint32_t i = 0; i < manager->model_count; i++)
-		if (strcmp(manager->model[i].catalog->name, name) == 0)
-			return &manager->model[i];
-	return NULL;
-}
-
 static void start(struct manager *manager, const json_t *request, int *fd, struct answer *answer)
 {
-	const char *name = json_string_value(json_object_get(request, "model"));
-	const struct served_model *model = find_model(manager, name);
+	const struct served_model *model = control_find_model(manager, request, answer);
 	const json_t *bytes_max = json_object_get(request, "bytes_max");
 	json_int_t most = bytes_max == NULL ? (json_int_t)RECORDER_BYTES_DEFAULT : json_integer_value(bytes_max);
 
 	if (*fd < 0) {
 		control_refuse(answer, -EBADF, "the request came without a file");
 	} else if (model == NULL) {
-		refuse_model(name, answer);
+		return; /* refused */
 	} else if (most <= 0) {
 		control_refuse(answer, -EINVAL, "bytes_max is no size");
 	} else {

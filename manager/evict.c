@@ -131,6 +131,23 @@ int evict_down_to(struct manager *manager, uint64_t bytes, uint32_t object)
 	return 0;
 }
 
+int evict_find_room(struct manager *manager, uint32_t owner)
+{
+	const struct residency *residency = manager->residency;
+	uint64_t place, bytes = slab_bytes_of(manager, owner);
+	int r;
+
+	if (residency->used_bytes + bytes > evict_target_bytes(manager))
+		return -ENOSPC;
+	if (policy_must_replace(residency->policy, owner))
+		return -EBUSY;
+	r = pool_take(manager->pool, bytes, owner, &place); /* the next one of so many bytes gets the same place */
+	if (r < 0)
+		return -ENOSPC;
+	pool_give(manager->pool, place);
+	return 0;
+}
+
 int evict_take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_place)
 {
 	uint64_t bytes = slab_bytes_of(manager, owner), target = evict_target_bytes(manager);

@@ -129,6 +129,16 @@ const uint32_t *feed_uses(struct manager *manager)
 	return history_uses(manager->feed->history);
 }
 
+void feed_add_uses(struct manager *manager, uint32_t owner, uint32_t uses)
+{
+	history_count(manager->feed->history, owner, uses);
+}
+
+int feed_keeps_uses(const struct manager *manager, const struct served_model *model)
+{
+	return history_is_kept(manager->feed->history, model->number);
+}
+
 void feed_policy_changed(struct manager *manager)
 {
 	tuner_apply(manager->feed->tuner, residency_policy(manager));
@@ -254,7 +264,7 @@ void feed_access(struct manager *manager, struct session *session, uint32_t obje
 		feed->accesses_since_age = 0;
 		curves_age(feed->curves);
 	}
-	history_count(feed->history, owner);
+	history_count(feed->history, owner, 1);
 	record(feed, session, RECORD_ACCESS, object, (uint64_t)hit, 0);
 	residency_access(manager, owner);
 }

@@ -36,6 +36,9 @@ void feed_close(struct manager *manager);
 
 /* [owner_count] uses of every object in the history. */
 const uint32_t *feed_uses(struct manager *manager);
+/* Into the history, from elsewhere: no access of this manager's clients, so no policy is told. */
+void feed_add_uses(struct manager *manager, uint32_t owner, uint32_t uses);
+int feed_keeps_uses(const struct manager *manager, const struct served_model *model); /* 1: in a file */
 
 /* Announced here; begun with the first access. */
 void feed_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count);

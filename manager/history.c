@@ -10,6 +10,7 @@
 #include "base/message.h"
 #include "manager/loop.h"
 #include "manager/worker.h"
+#include "model/engine_name.h"
 #include "model/usage.h"
 
 #include <dirent.h>
@@ -95,7 +96,7 @@ static int read_file(struct usage *usage, const char *path, char *message, size_
 	if (text != NULL)
 		got = cnre_file_read(fd, text, bytes, 0);
 	(void)close(fd);
-	r = got < 0 ? (int)got : usage_read_text(usage, text, (size_t)got, reason, sizeof reason);
+	r = got < 0 ? (int)got : usage_read(usage, text, (size_t)got, reason, sizeof reason);
 	free(text);
 	if (r < 0)
 		return cnre_message(message, message_bytes, r,
@@ -278,12 +279,17 @@ int64_t history_deadline_ns(const struct history *history)
 
 /* ---- counting ---- */
 
-void history_count(struct history *history, uint32_t owner)
+void history_count(struct history *history, uint32_t owner, uint32_t uses)
 {
 	uint32_t *fresh = &history->fresh[owner];
 
-	*fresh = add(*fresh, 1);
+	*fresh = add(*fresh, uses);
 	history->is_counted = 1;
+}
+
+int history_is_kept(const struct history *history, uint32_t model)
+{
+	return is_kept(&history->kept[model]);
 }
 
 const uint32_t *history_uses(struct history *history)
@@ -318,19 +324,27 @@ static void read_engine_file(struct kept *kept)
 	kept->from_engine = r == 1;
 }
 
+static int open_usage(struct usage *ret_usage, const struct model_catalog *catalog)
+{
+	int r = usage_open(ret_usage, catalog->layer_count, catalog->expert_count, engine_name_id(catalog->family));
+
+	if (r == 0)
+		ret_usage->own_layers = catalog->main_layer_count;
+	return r;
+}
+
 static int open_kept(struct kept *kept, const struct served_model *model, const char *folder)
 {
 	const struct model_catalog *catalog = model->catalog;
 	char identity[2 * IDENTITY_BYTES_SHOWN + 1], message[LINE_BYTES];
-	uint32_t engine = usage_engine(catalog->family);
 	int r;
 
 	kept->model = model;
-	r = usage_open(&kept->known, catalog->layer_count, catalog->expert_count, engine);
+	r = open_usage(&kept->known, catalog);
 	if (r == 0)
-		r = usage_open(&kept->saving, catalog->layer_count, catalog->expert_count, engine);
+		r = open_usage(&kept->saving, catalog);
 	if (r == 0)
-		r = usage_open(&kept->merged, catalog->layer_count, catalog->expert_count, engine);
+		r = open_usage(&kept->merged, catalog);
 	if (r < 0)
 		return r;
 	if (folder != NULL) {

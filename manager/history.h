@@ -35,7 +35,9 @@ int history_open(struct history **ret_history, const struct manager *manager, co
 /* Saves, in this thread; there are no workers any more. NULL is fine. */
 struct history *history_close(struct history *history);
 
-void history_count(struct history *history, uint32_t owner);
+void history_count(struct history *history, uint32_t owner, uint32_t uses);
+/* 1: what is counted of that model (its number) goes to a file. */
+int history_is_kept(const struct history *history, uint32_t model);
 /* [owner_count] uses, this manager's included: valid until the next call. */
 const uint32_t *history_uses(struct history *history);
 

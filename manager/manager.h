@@ -34,6 +34,8 @@ struct session_table;
 struct settings;
 struct store;
 struct survey;
+struct use_import;
+struct warm;
 struct worker;
 
 /*
@@ -82,6 +84,8 @@ struct manager {
 	int verifies_loads;               /* every load is hashed and compared */
 	int64_t read_timeout_ns;          /* a drive must answer in it; 0: it may take for ever */
 	struct scrub *scrub;              /* NULL: off */
+	struct use_import *use_import;    /* histories from engines */
+	struct warm *warm;                /* what is loaded before anybody asks for it */
 	uint64_t log_words;               /* of all access logs, since the start */
 	int64_t log_heard_ns, log_due_ns; /* the last time there were any; the next look */
 	uint32_t log_turn;                /* with whom the next turn begins */

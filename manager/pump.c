@@ -132,6 +132,48 @@ static void pump_prefetch(struct manager *manager)
 		residency->refused_ns = cnre_clock_now_ns();
 }
 
+/* Loads that failed by time-out and whose reads are still out: nobody waits for them any more. */
+static uint32_t late_loads(const struct residency *residency)
+{
+	uint32_t late = 0;
+
+	for (uint32_t i = 0; i < residency->load_count && residency->stalls.reads > 0; i++)
+		late += residency->load[i].is_reading && residency->load[i].is_late;
+	return late;
+}
+
+/*
+ * Loads that nobody asked for: none while another is queued or on its way, but for what waits for a drive that does not
+ * answer; a quarter of the places; and where there are several, one stays free for who comes.
+ */
+static int is_idle(const struct manager *manager, uint32_t own)
+{
+	const struct residency *residency = manager->residency;
+
+	return residency->starved_ns == 0 && queue_prefetch_count(residency->queue) == 0 &&
+	       queue_demand_count(residency->queue) <= residency->held_demands &&
+	       residency->loads_active <= late_loads(residency) + own && own < (manager->loads_max + 3) / 4 &&
+	       pump_may_load(manager) && (manager->loads_max == 1 || residency->loads_active + 1 < manager->loads_max);
+}
+
+int pump_idle(struct manager *manager, uint32_t owner, uint32_t own)
+{
+	int r;
+
+	if (!is_idle(manager, own))
+		return 0;
+	switch (ask_drives(manager, owner)) {
+	case DRIVE_BUSY:
+		return 0;
+	case DRIVE_HANGS:
+		return -EIO;
+	case DRIVE_READY:
+		break;
+	}
+	r = evict_find_room(manager, owner);
+	return r < 0 ? r : load_begin(manager, owner, 0, 0) == 0 ? 1 : -ENOSPC;
+}
+
 /* ---- drives that do not answer ---- */
 
 static int64_t earlier(int64_t a, int64_t b)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "manager/bell.h"
+#include "manager/colibri_env.h"
 #include "manager/fence.h"
 #include "manager/kv.h"
 #include "manager/listener.h"
@@ -159,6 +160,18 @@ static json_t *report_settings(const struct manager *manager)
 	return list;
 }
 
+/* Variables of Colibri's engines that are set, used or not. */
+static json_t *report_colibri(const struct manager *manager)
+{
+	json_t *list = json_array();
+	struct colibri_env_line line;
+
+	for (uint32_t i = 0; colibri_env_describe(manager->settings, i, &line); i++)
+		(void)json_array_append_new(
+			list, json_pack("{s:s, s:b, s:s}", "name", line.name, "used", line.is_used, "what", line.what));
+	return list;
+}
+
 static void add_degraded(json_t *list, const char *what, const char *advice)
 {
 	(void)json_array_append_new(list, json_pack("{s:o, s:s}", "what", text(what), "do", advice));
@@ -283,7 +296,7 @@ static json_t *report_degraded(const struct manager *manager)
 
 json_t *report_status(struct manager *manager)
 {
-	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
+	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
 			 (int)getpid(), "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
 			 (json_int_t)manager->state->epoch, "socket", text(listener_path(manager)), "version",
 			 CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
@@ -291,7 +304,8 @@ json_t *report_status(struct manager *manager)
 			 "budget", report_budget(manager), "pool", report_pool(manager), "loader",
 			 report_loader(manager), "settings", report_settings(manager), "degraded",
 			 report_degraded(manager), "pressure", report_pressure(manager), "store",
-			 report_store(manager), "kv", kv_report_short(manager), "mirrors", mirror_report(manager));
+			 report_store(manager), "kv", kv_report_short(manager), "mirrors", mirror_report(manager),
+			 "warm", report_warm(manager), "colibri", report_colibri(manager));
 }
 
 /* Counters of accesses are derived, so nobody keeps them: they are what was counted last. */

@@ -11,6 +11,7 @@ struct session_count;
 struct session_totals;
 
 struct json_t *report_status(struct manager *manager);
+struct json_t *report_warm(const struct manager *manager);
 struct json_t *report_layers(const struct manager *manager);
 /* Both of what a survey has counted (survey.h): all sessions, those that ended included, and one. */
 struct json_t *report_stats(struct manager *manager, const struct session_totals *sum, uint64_t leased);

@@ -130,6 +130,8 @@ uint64_t evict_target_bytes(const struct manager *manager);
 int evict_down_to(struct manager *manager, uint64_t bytes, uint32_t object);
 /* Whether the policy would rather have this object than the one that would go for it: for what nobody waits for. */
 int evict_pays(struct manager *manager, uint32_t owner);
+/* Whether evict_take_slab would evict nobody: 0, -EBUSY (its layer has all that the policy gives it) or -ENOSPC. */
+int evict_find_room(struct manager *manager, uint32_t owner);
 /* A slab for an object: within the budget, by policy order, and as a last resort by emptying a window (R15). */
 int evict_take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_place);
 
@@ -145,5 +147,11 @@ int load_expire(struct load *load, int64_t now_ns);
 
 /* A place for one more load, and a slab beside what clients reserve: a smaller budget has fewer (R16). */
 int pump_may_load(const struct manager *manager);
+/*
+ * Begins the load of an ABSENT object that nobody asked for, where that costs nobody anything; `own` is how many such loads
+ * are on their way. 1 begun, 0 not now, -ENOSPC no room but by evicting, -EBUSY the same of its layer, -EIO its drive
+ * does not answer.
+ */
+int pump_idle(struct manager *manager, uint32_t owner, uint32_t own);
 
 #endif

@@ -28,6 +28,8 @@
 #include "manager/state.h"
 #include "manager/store.h"
 #include "manager/survey.h"
+#include "manager/use_import.h"
+#include "manager/warm.h"
 #include "manager/worker.h"
 #include "policy/policy.h"
 
@@ -495,6 +497,8 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 	/* Now that residents are in their places: either may evict, and give segments back, before anybody is served. */
 	measure_open(manager);
 	pressure_open(manager);
+	if (use_import_open(manager) < 0 || warm_open(manager) < 0)
+		return say(message, -ENOMEM, "cannot make the table of a warm list");
 	if (manager->settings == NULL)
 		return 0;
 	r = mirror_open(manager, &manager->settings->mirror); /* reads nothing here: see mirror.h */
@@ -540,6 +544,7 @@ static int turn(struct manager *manager)
 	busy |= channel_serve_all(manager);
 	busy |= kv_turn(manager);
 	residency_pump(manager);
+	warm_pump(manager); /* after what anybody asked for */
 	busy |= survey_pump(manager);
 	scrub_pump(manager); /* after the demands: it takes the place of a load */
 	loader_flush(manager->loader);
@@ -558,6 +563,7 @@ static void sleep_until_needed(struct manager *manager)
 	int64_t deadline_ns = earlier(residency_deadline_ns(manager), listener_deadline_ns(manager));
 
 	deadline_ns = earlier(deadline_ns, scrub_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, warm_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, measure_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, pressure_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, channel_deadline_ns(manager));
@@ -690,6 +696,8 @@ void serve_close(struct manager *manager)
 	finish_cleanups(manager);
 	manager->worker = worker_close(manager->worker);
 	close_files(manager);
+	warm_close(manager);
+	use_import_close(manager);
 	residency_close(manager);
 	manager->sessions = session_table_close(manager->sessions);
 	survey_close(manager);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "base/size.h"
+#include "manager/colibri_env.h"
 #include "shm/kv.h"
 #include "shm/layout.h"
 #include "shm/numa.h"
@@ -286,6 +287,7 @@ static int append(struct settings *settings, const struct setting *setting, cons
 	list->item[list->count++] = copy;
 	origin->source = place->source;
 	origin->line = place->line;
+	origin->variable = place->source == SETTINGS_COLIBRI ? place->label : NULL;
 	return 0;
 }
 
@@ -305,7 +307,8 @@ static int replace(struct settings *settings, const struct setting *setting, con
 		return refuse(message, message_bytes, place, setting->name, why);
 	}
 	free(origin->text);
-	*origin = (struct settings_origin){place->source, place->line, copy};
+	*origin = (struct settings_origin){.source = place->source, .line = place->line, .text = copy};
+	origin->variable = place->source == SETTINGS_COLIBRI ? place->label : NULL;
 	return 0;
 }
 
@@ -340,6 +343,40 @@ int settings_open_defaults(struct settings **ret_settings)
 	return 0;
 }
 
+int settings_take_variable(struct settings *settings, const char *name, const char *variable, const char *value,
+			   char *message, size_t message_bytes)
+{
+	const struct setting *setting = find_setting(name, strlen(name));
+	struct place place = {SETTINGS_COLIBRI, variable, 0};
+
+	return setting == NULL ? -ENOENT : set(settings, setting, &place, value, message, message_bytes);
+}
+
+int settings_is_list(const char *name)
+{
+	const struct setting *setting = find_setting(name, strlen(name));
+
+	return setting != NULL && setting->kind == LIST;
+}
+
+const struct settings_origin *settings_origin_of(const struct settings *settings, const char *name)
+{
+	const struct setting *setting = find_setting(name, strlen(name));
+
+	return setting == NULL ? NULL : &settings->origin[setting - table];
+}
+
+/* A flag is a word on the command line; a variable must say which it means. */
+static int read_flag(struct settings *settings, const struct setting *setting, const struct place *place,
+		     const char *value, char *message, size_t message_bytes)
+{
+	if (strcmp(value, "0") == 0)
+		return 0;
+	if (strcmp(value, "1") == 0)
+		return set(settings, setting, place, value, message, message_bytes);
+	return refuse(message, message_bytes, place, setting->name, "write 1, or 0");
+}
+
 /* CNRE_DIRS and CNRE_MIRRORS hold lists, separated by colons as in PATH. */
 static int read_variable(struct settings *settings, const struct setting *setting, const char *value, char *message,
 			 size_t message_bytes)
@@ -347,6 +384,8 @@ static int read_variable(struct settings *settings, const struct setting *settin
 	struct place place = {SETTINGS_ENVIRONMENT, setting->environment, 0};
 	char item[VALUE_BYTES_MAX];
 
+	if (setting->kind == FLAG)
+		return read_flag(settings, setting, &place, value, message, message_bytes);
 	if (setting->kind != LIST)
 		return set(settings, setting, &place, value, message, message_bytes);
 	while (*value != '\0') {
@@ -552,6 +591,19 @@ static int next_option(int argc, char *const argv[], int *index, const struct se
 	return 1;
 }
 
+/* Known before anything is read: whether the variables with the lowest precedence count. What is wrong is said later. */
+static int asks_for_colibri(int argc, char *const argv[])
+{
+	const char *variable = getenv("CNRE_COLIBRI_ENV"), *value;
+	const struct setting *setting;
+	int index = 1;
+
+	while (next_option(argc, argv, &index, &setting, &value, NULL, 0) > 0)
+		if (strcmp(setting->name, "colibri-env") == 0)
+			return 1;
+	return variable != NULL && strcmp(variable, "1") == 0;
+}
+
 /* The file that --config names is read before the rest of the command line, which it yields to. */
 static int read_named_config(struct settings *settings, int argc, char *const argv[], char *message,
 			     size_t message_bytes)
@@ -594,7 +646,9 @@ int settings_open(struct settings **ret_settings, int argc, char *const argv[], 
 
 	if (r < 0)
 		return cnre_message(message, message_bytes, r, "out of memory");
-	r = read_environment(settings, message, message_bytes);
+	r = asks_for_colibri(argc, argv) ? colibri_env_read(settings, message, message_bytes) : 0;
+	if (r == 0)
+		r = read_environment(settings, message, message_bytes);
 	if (r == 0)
 		r = read_named_config(settings, argc, argv, message, message_bytes);
 	if (r == 0)
@@ -652,7 +706,7 @@ static void describe_value(const struct settings *settings, const struct setting
 
 const char *settings_source_name(const struct settings *settings, const char *name)
 {
-	static const char *const names[] = {"default", "environment", "config file", "command line"};
+	static const char *const names[] = {"default", "environment", "environment", "config file", "command line"};
 	const struct setting *setting = find_setting(name, strlen(name));
 
 	return setting == NULL ? names[0] : names[settings->origin[setting - table].source];
@@ -673,8 +727,9 @@ int settings_describe(const struct settings *settings, uint32_t index, struct se
 	describe_value(settings, setting, ret_line->value, sizeof ret_line->value);
 	if (origin->source == SETTINGS_FILE)
 		(void)snprintf(ret_line->source, sizeof ret_line->source, "config file, line %u", origin->line);
-	else if (origin->source == SETTINGS_ENVIRONMENT)
-		(void)snprintf(ret_line->source, sizeof ret_line->source, "environment %s", setting->environment);
+	else if (origin->source == SETTINGS_ENVIRONMENT || origin->source == SETTINGS_COLIBRI)
+		(void)snprintf(ret_line->source, sizeof ret_line->source, "environment %s",
+			       origin->source == SETTINGS_COLIBRI ? origin->variable : setting->environment);
 	else
 		(void)snprintf(ret_line->source, sizeof ret_line->source, "%s",
 			       settings_source_name(settings, setting->name));

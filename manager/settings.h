@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every setting of the manager, from one table: command line, config file (INI), environment and defaults, in this
- * order of precedence. Each keeps where its value came from, so that status can show it. What nobody knows is refused,
+ * Every setting of the manager, from one table: command line, config file (INI), environment, with --colibri-env the
+ * variables of Colibri's engines (colibri_env.h), and defaults, in this order of precedence. Each keeps where its value came from, so that status can show it. What nobody knows is refused,
  * never ignored: an unknown name, a bad value, a name given twice where one is meant, and a name that belongs to a part
  * that this build does not have. Pure but for reading the config file and the environment; prints nothing.
  *
@@ -16,7 +16,7 @@
 #define SETTINGS_LIST_MAX 16u
 #define SETTINGS_MIRRORS_MAX 4u
 #define SETTINGS_FILE_BYTES_MAX (256u << 10)
-#define SETTINGS_COUNT_MAX 40u
+#define SETTINGS_COUNT_MAX 64u
 #define SETTINGS_LINE_BYTES 1024u
 
 enum settings_hugepages { SETTINGS_HUGEPAGES_AUTO, SETTINGS_HUGEPAGES_1G, SETTINGS_HUGEPAGES_2M, SETTINGS_HUGEPAGES_THP, SETTINGS_HUGEPAGES_4K };
@@ -25,7 +25,7 @@ enum settings_keeper { SETTINGS_KEEPER_AUTO, SETTINGS_KEEPER_NO };
 enum settings_direct { SETTINGS_DIRECT_AUTO, SETTINGS_DIRECT_NO };
 enum settings_verify { SETTINGS_VERIFY_NO, SETTINGS_VERIFY_LOAD };
 
-enum settings_source { SETTINGS_DEFAULT, SETTINGS_ENVIRONMENT, SETTINGS_FILE, SETTINGS_COMMAND_LINE };
+enum settings_source { SETTINGS_DEFAULT, SETTINGS_COLIBRI, SETTINGS_ENVIRONMENT, SETTINGS_FILE, SETTINGS_COMMAND_LINE };
 
 struct settings_list {
 	char *item[SETTINGS_LIST_MAX];
@@ -35,6 +35,7 @@ struct settings_list {
 struct settings_origin {
 	enum settings_source source;
 	uint32_t line;                    /* of the config file */
+	const char *variable;             /* SETTINGS_COLIBRI: which; lives for ever */
 	char *text;                       /* as given; NULL for a list or a default */
 };
 
@@ -48,6 +49,8 @@ struct settings {
 	const char *policy;
 	uint32_t pool;                    /* enum policy_pool */
 	const char *usage;                /* folder of histories; NULL: none is kept */
+	const char *warm;                 /* file of a warm list; NULL: none */
+	uint64_t warm_bytes, warm_time_ns; /* 0: no limit */
 	const char *config;               /* NULL: none */
 	uint64_t idle_exit_ns;            /* 0: never */
 	uint32_t hugepages, io, direct, verify; /* enum settings_… */
@@ -64,6 +67,7 @@ struct settings {
 	uint32_t keeper;                  /* enum settings_keeper */
 	uint32_t clients_max;
 	uint32_t log_level;               /* enum cnre_log_level */
+	uint32_t colibri_env;             /* 1: variables of Colibri's engines are honoured */
 	uint32_t check, version, help;    /* 1: asked for */
 
 	struct settings_origin origin[SETTINGS_COUNT_MAX]; /* the table's own order */
@@ -84,6 +88,15 @@ struct settings *settings_close(struct settings *settings); /* NULL is fine */
 int settings_open_defaults(struct settings **ret_settings);
 int settings_read_text(struct settings *settings, const char *file, const char *text, size_t bytes, char *message,
 		       size_t message_bytes);
+
+/*
+ * For colibri_env.c, before the manager's own variables are read: one value of a setting, from a variable of another name,
+ * which must live for ever. 0, -EINVAL or -ENOMEM with one line, or -ENOENT: this build has no such setting.
+ */
+int settings_take_variable(struct settings *settings, const char *name, const char *variable, const char *value,
+			   char *message, size_t message_bytes);
+int settings_is_list(const char *name); /* 1: may be given several times */
+const struct settings_origin *settings_origin_of(const struct settings *settings, const char *name); /* NULL: no such one */
 
 /* One setting as status and --check show it: "ram = 120G (command line)". */
 struct settings_line {

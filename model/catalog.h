@@ -63,6 +63,7 @@ struct model_catalog {
 	struct cnre_places *places;       /* all directories, and what of each is used */
 	struct cnre_fingerprint fingerprint;
 	uint32_t layer_count;             /* as the checkpoint numbers them, MTP rows after the last */
+	uint32_t main_layer_count;        /* without those rows */
 	uint32_t expert_count;            /* the most in any layer */
 	uint32_t top_k;
 	uint32_t capabilities;            /* CNRE_CAP_* of cnre.h */

@@ -423,7 +423,7 @@ int model_objects_finish(const struct model_objects *objects, struct model_catal
 	char name[NAME_BYTES];
 	int result;
 
-	catalog->layer_count = objects->extents.layers;
+	catalog->layer_count = catalog->main_layer_count = objects->extents.layers;
 	catalog->layer = calloc(catalog->layer_count, sizeof *catalog->layer);
 	catalog->object = calloc((size_t)objects->extents.layers * objects->extents.experts, sizeof *catalog->object);
 	catalog->shape = calloc(MODEL_SHAPES_MAX, sizeof *catalog->shape);

@@ -32,7 +32,8 @@ int usage_open(struct usage *ret_usage, uint32_t layers, uint32_t experts, uint3
 
 	if (count == NULL)
 		return -ENOMEM;
-	*ret_usage = (struct usage){.layers = layers, .experts = experts, .engine = engine, .count = count};
+	*ret_usage = (struct usage){
+		.layers = layers, .experts = experts, .own_layers = layers, .engine = engine, .count = count};
 	return 0;
 }
 
@@ -40,6 +41,13 @@ void usage_close(struct usage *usage)
 {
 	free(usage->count);
 	*usage = (struct usage){0};
+}
+
+void usage_count(struct usage *usage, uint32_t layer, uint32_t expert, uint32_t uses)
+{
+	uint32_t *count = &usage->count[(size_t)layer * usage->experts + expert];
+
+	*count = uses > UINT32_MAX - *count ? UINT32_MAX : *count + uses;
 }
 
 /* ---- reading ---- */
@@ -100,6 +108,19 @@ static int take_line_end(struct reader *reader)
 	return *reader->at++ == '\n' ? 0 : refuse(reader, -EINVAL, "not three integers");
 }
 
+static int check_engine(const struct reader *reader, const int64_t field[FIELDS])
+{
+	struct usage *usage = reader->usage;
+
+	if (field[1] != FORMAT_VERSION)
+		return refuse(reader, -EINVAL, "format version %" PRId64 ", known is %d", field[1], FORMAT_VERSION);
+	if (usage->engine != 0 && field[2] != usage->engine)
+		return refuse(reader, -EXDEV, "engine %" PRId64 ", this is %" PRIu32, field[2], usage->engine);
+	if (reader->adds)
+		usage->writer = (uint32_t)field[2];
+	return 0;
+}
+
 static int check_header(const struct reader *reader, const int64_t field[FIELDS])
 {
 	const struct usage *usage = reader->usage;
@@ -108,37 +129,30 @@ static int check_header(const struct reader *reader, const int64_t field[FIELDS]
 		return refuse(reader, -EINVAL, "a negative number in a header");
 	switch (field[0]) {
 	case HEADER_DIMENSIONS:
-		if (field[1] == usage->layers && field[2] == usage->experts)
+		if (field[1] == usage->own_layers && field[2] == usage->experts)
 			return 0;
 		return refuse(reader, -ESTALE,
 			      "%" PRId64 " layers of %" PRId64 " experts, the model has %" PRIu32 " of %" PRIu32,
-			      field[1], field[2], usage->layers, usage->experts);
+			      field[1], field[2], usage->own_layers, usage->experts);
 	case HEADER_ENGINE:
-		if (field[1] != FORMAT_VERSION)
-			return refuse(reader, -EINVAL, "format version %" PRId64 ", known is %d", field[1],
-				      FORMAT_VERSION);
-		if (usage->engine == 0 || field[2] == usage->engine)
-			return 0;
-		return refuse(reader, -EXDEV, "engine %" PRId64 ", this is %" PRIu32, field[2], usage->engine);
+		return check_engine(reader, field);
 	default:
-		return refuse(reader, -EINVAL, "unknown header %" PRId64, field[0]);
+		return 0;
 	}
 }
 
 static int take_count(const struct reader *reader, const int64_t field[FIELDS])
 {
 	struct usage *usage = reader->usage;
-	uint32_t *count;
 
-	if (field[0] >= usage->layers)
+	if (field[0] >= usage->layers && field[0] > usage->own_layers)
 		return refuse(reader, -EINVAL, "layer %" PRId64 " of %" PRIu32, field[0], usage->layers);
 	if (field[1] < 0 || field[1] >= usage->experts)
 		return refuse(reader, -EINVAL, "expert %" PRId64 " of %" PRIu32, field[1], usage->experts);
 	if (field[2] < 0)
 		return refuse(reader, -EINVAL, "a count of %" PRId64, field[2]);
-	count = &usage->count[(size_t)field[0] * usage->experts + (size_t)field[1]];
-	if (reader->adds)
-		*count = field[2] > (int64_t)UINT32_MAX - *count ? UINT32_MAX : *count + (uint32_t)field[2];
+	if (reader->adds && field[0] < usage->layers)
+		usage_count(usage, (uint32_t)field[0], (uint32_t)field[1], (uint32_t)field[2]);
 	return 0;
 }
 
@@ -177,6 +191,12 @@ int usage_read_text(struct usage *usage, const char *text, size_t bytes, char *m
 	return r;
 }
 
+int usage_read(struct usage *usage, const void *data, size_t bytes, char *message, size_t message_bytes)
+{
+	return usage_is_binary(data, bytes) ? usage_read_binary(usage, data, bytes, message, message_bytes)
+					    : usage_read_text(usage, data, bytes, message, message_bytes);
+}
+
 /* ---- writing ---- */
 
 static int is_empty(const struct usage *usage)
@@ -189,7 +209,7 @@ static int is_empty(const struct usage *usage)
 
 static void write_lines(const struct usage *usage, FILE *to)
 {
-	(void)fprintf(to, "%d %" PRIu32 " %" PRIu32 "\n", HEADER_DIMENSIONS, usage->layers, usage->experts);
+	(void)fprintf(to, "%d %" PRIu32 " %" PRIu32 "\n", HEADER_DIMENSIONS, usage->own_layers, usage->experts);
 	if (usage->engine != 0)
 		(void)fprintf(to, "%d %d %" PRIu32 "\n", HEADER_ENGINE, FORMAT_VERSION, usage->engine);
 	for (uint32_t layer = 0; layer < usage->layers; layer++) {

@@ -43,6 +43,7 @@ static void open_bench(struct bench *bench)
 						.name = "tiny",
 						.directory = bench->checkpoint,
 						.layer_count = LAYERS,
+						.main_layer_count = LAYERS,
 						.expert_count = EXPERTS,
 						.object_count = OBJECTS,
 						.object = bench->object};
@@ -71,7 +72,7 @@ static struct history *open_history(struct bench *bench)
 static void count(struct history *history, uint32_t owner, uint32_t times)
 {
 	for (uint32_t i = 0; i < times; i++)
-		history_count(history, owner);
+		history_count(history, owner, 1);
 }
 
 static void write_file(const char *path, const char *text)

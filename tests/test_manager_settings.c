@@ -17,7 +17,7 @@ static char message[512];
 static void clear_environment(void)
 {
 	static const char *const names[] = {"CNRE_RAM",    "CNRE_DIRS",   "CNRE_MIRRORS",
-					    "CNRE_POLICY", "CNRE_KV_RAM", "CNRE_KV_DIR"};
+					    "CNRE_POLICY", "CNRE_KV_RAM", "CNRE_KV_DIR", "CNRE_WARM"};
 
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		(void)unsetenv(names[i]);
@@ -51,6 +51,16 @@ static int read_file_text(const char *text)
 	return settings_read_text(settings, "cnre.conf", text, strlen(text), message, sizeof message);
 }
 
+/* A manager on demand has no command line of its user's. */
+Test(manager_settings, warm_list_may_come_from_the_environment)
+{
+	cr_assert_eq(setenv("CNRE_WARM", "/var/list", 1), 0);
+	cr_assert_eq(OPEN("--model", "/m"), 0, "%s", message);
+	cr_expect_str_eq(settings->warm, "/var/list");
+	cr_expect_eq(settings->warm_bytes, 0);
+	cr_expect_eq(settings->warm_time_ns, 0);
+}
+
 /* ---- defaults and the command line ---- */
 
 Test(manager_settings, defaults_are_what_the_table_says)
@@ -80,7 +90,8 @@ Test(manager_settings, every_option_arrives_in_its_field)
 			  "--check", "--idle-exit", "5m", "--private-bytes", "8G", "--hugepages", "2M", "--io", "pool",
 			  "--direct", "no", "--reads-in-flight", "12", "--clients-max", "7", "--log-level", "debug",
 			  "--verify", "load", "--digests", "/var/digests", "--scrub", "30s", "--read-timeout", "2s",
-			  "--numa", "1"),
+			  "--numa", "1", "--warm", "/var/list", "--warm-bytes", "2G", "--warm-time", "90s",
+			  "--colibri-env"),
 		     0, "%s", message);
 	cr_expect_eq(settings->model.count, 2);
 	cr_expect_str_eq(settings->model.item[1], "/n");
@@ -105,6 +116,10 @@ Test(manager_settings, every_option_arrives_in_its_field)
 	cr_expect_str_eq(settings->digests, "/var/digests");
 	cr_expect_eq(settings->scrub_ns, 30 * 1000000000ull);
 	cr_expect_eq(settings->read_timeout_ns, 2 * 1000000000ull);
+	cr_expect_str_eq(settings->warm, "/var/list");
+	cr_expect_eq(settings->warm_bytes, 2ull << 30);
+	cr_expect_eq(settings->warm_time_ns, 90 * 1000000000ull);
+	cr_expect_eq(settings->colibri_env, 1);
 }
 
 Test(manager_settings, numa_is_one_of_two_words_or_a_node)

@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int r;
 
 	CNRE_CHECK(usage_open(&usage, LAYERS, EXPERTS, size % 2 == 0 ? 0 : usage_engine("olmoe")) == 0);
-	r = usage_read_text(&usage, (const char *)data, size, message, sizeof message);
+	r = usage_read(&usage, data, size, message, sizeof message);
 	CNRE_CHECK(r <= 0 && (r == 0) == (message[0] == '\0') && strchr(message, '\n') == NULL);
 	for (uint32_t i = 0; r < 0 && i < COUNTS; i++)
 		CNRE_CHECK(usage.count[i] == 0);

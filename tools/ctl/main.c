@@ -124,7 +124,7 @@ static int show(struct run *run, const struct options *options, char message[CTL
 
 static int execute(const struct options *options, const struct verb *verb)
 {
-	struct run run = {.verb = verb, .as_json = options->as_json, .stop_fd = -1};
+	struct run run = {.verb = verb, .argc = options->word_count, .argv = options->word, .as_json = options->as_json, .stop_fd = -1};
 	char message[CTL_MESSAGE_BYTES] = "out of memory";
 	json_t *request = NULL;
 	int file = VERB_NO_FILE, r;
@@ -151,7 +151,7 @@ static int execute(const struct options *options, const struct verb *verb)
 		run.file = &file;
 	r = text == NULL ? -ENOMEM : file < 0 && file != VERB_NO_FILE ? file : show(&run, options, message);
 	free(text);
-	if (file >= 0 && r < 0)
+	if (file >= 0 && r < 0 && verb->abandon_file != NULL)
 		verb->abandon_file(options->word_count, options->word);
 	if (file >= 0)
 		(void)close(file);

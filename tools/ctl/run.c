@@ -144,6 +144,10 @@ int run_once(const struct run *run, char **ret_output, char message[CTL_MESSAGE_
 		json_decref(answer);
 		return r;
 	}
+	if (run->verb->keep != NULL && (r = run->verb->keep(run->argc, run->argv, answer, message)) < 0) {
+		json_decref(answer);
+		return r;
+	}
 	return run_render(run, answer, ret_output, message);
 }
 

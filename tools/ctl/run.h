@@ -9,6 +9,8 @@
 struct run {
 	const struct verb *verb;
 	const char *request;              /* JSON text */
+	int argc;
+	char *const *argv;                /* the words of the verb; for those that keep what they get */
 	const int *file;                  /* a descriptor that goes with it; NULL: none */
 	struct search_places places;
 	int is_order;                     /* the answer must also say that it was carried out */

@@ -215,6 +215,29 @@ static void print_kv(FILE *out, struct fields *fields, const json_t *kv)
 		print_kv_files(out, fields, fields_object(fields, kv, "disk"));
 }
 
+/* Only where there is something to tell. */
+static void print_warm(FILE *out, struct fields *fields, const json_t *status)
+{
+	const json_t *warm = json_object_get(status, "warm");
+	const char *state = json_string_value(json_object_get(warm, "state"));
+
+	if (state != NULL && strcmp(state, "none") != 0)
+		warm_print(out, fields, warm);
+}
+
+/* Variables of Colibri's engines that are set: who set them must see whether they count. */
+static void print_colibri(FILE *out, struct fields *fields, const json_t *status)
+{
+	const json_t *list = json_object_get(status, "colibri"), *item;
+	const char *label = "colibri";
+	size_t index;
+
+	json_array_foreach (list, index, item) {
+		fprintf(out, "%-10s %s %s\n", label, fields_string(fields, item, "name"), fields_string(fields, item, "what"));
+		label = "";
+	}
+}
+
 static void print_settings(FILE *out, struct fields *fields, const json_t *status)
 {
 	const json_t *settings = fields_array(fields, status, "settings");
@@ -245,6 +268,8 @@ static void print(FILE *out, struct fields *fields, const json_t *status)
 	print_loader(out, fields, fields_object(fields, status, "loader"));
 	print_pressure(out, fields, fields_object(fields, status, "pressure"));
 	print_kv(out, fields, fields_object(fields, status, "kv"));
+	print_warm(out, fields, status);
+	print_colibri(out, fields, status);
 	print_settings(out, fields, status);
 }
 

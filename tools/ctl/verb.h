@@ -35,7 +35,7 @@ struct verb {
 	int (*answer_here)(int argc, char *const *argv, json_t **ret_answer, char message[CTL_MESSAGE_BYTES]);
 	/* A descriptor that goes with the request, for the caller to close; VERB_NO_FILE; or -errno with a message. May be NULL. */
 	int (*file)(int argc, char *const *argv, char message[CTL_MESSAGE_BYTES]);
-	void (*abandon_file)(int argc, char *const *argv); /* the manager did not take it; NULL where there is no file */
+	void (*abandon_file)(int argc, char *const *argv); /* the manager did not take it; NULL: then nothing is to be done */
 	int64_t file_ns;                  /* for the answer to a request with a file; 0: as for any other */
 	/* What to ask on, until is_final says that nothing more will change (VERB_FOLLOW_NS at most). NULL: once is enough. */
 	const char *follow_request;
@@ -43,6 +43,11 @@ struct verb {
 	int (*is_order)(int argc, char *const *argv); /* 1: it changes something, so that nobody means it repeated. NULL: no */
 	/* 0, or -errno with a message: an order that was taken and came to nothing. NULL: none does. */
 	int (*check)(const json_t *answer, char message[CTL_MESSAGE_BYTES]);
+	/*
+	 * Keeps what the answer brought where the words say, and takes it out of the answer: 0, or -errno with a message. NULL:
+	 * an answer is only shown.
+	 */
+	int (*keep)(int argc, char *const *argv, json_t *answer, char message[CTL_MESSAGE_BYTES]);
 	/* The answer for a person. Strings in it are printable already; a missing field is recorded in fields. */
 	void (*print)(FILE *out, struct fields *fields, const json_t *answer);
 };
@@ -56,6 +61,10 @@ extern const struct verb verb_set;
 extern const struct verb verb_policy;
 extern const struct verb verb_trace;
 extern const struct verb verb_reset;
+extern const struct verb verb_usage;
+extern const struct verb verb_warm;
+
+void warm_print(FILE *out, struct fields *fields, const json_t *answer); /* of verb_warm; status shows it, too */
 
 /* For verbs that take no arguments. */
 int verb_request_bare(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES]);
