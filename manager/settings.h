@@ -15,7 +15,7 @@
 
 #define SETTINGS_LIST_MAX 16u
 #define SETTINGS_FILE_BYTES_MAX (256u << 10)
-#define SETTINGS_COUNT_MAX 40u
+#define SETTINGS_COUNT_MAX 48u
 #define SETTINGS_LINE_BYTES 1024u
 
 enum settings_hugepages { SETTINGS_HUGEPAGES_AUTO, SETTINGS_HUGEPAGES_1G, SETTINGS_HUGEPAGES_2M, SETTINGS_HUGEPAGES_THP, SETTINGS_HUGEPAGES_4K };
@@ -23,6 +23,9 @@ enum settings_io { SETTINGS_IO_AUTO, SETTINGS_IO_URING, SETTINGS_IO_POOL };
 enum settings_keeper { SETTINGS_KEEPER_AUTO, SETTINGS_KEEPER_NO };
 enum settings_direct { SETTINGS_DIRECT_AUTO, SETTINGS_DIRECT_NO };
 enum settings_verify { SETTINGS_VERIFY_NO, SETTINGS_VERIFY_LOAD };
+
+/* Which clients may ask for a residency policy. */
+enum settings_client_policy { SETTINGS_CLIENT_POLICY_REFUSE, SETTINGS_CLIENT_POLICY_OWN, SETTINGS_CLIENT_POLICY_ALLOW };
 
 enum settings_source { SETTINGS_DEFAULT, SETTINGS_ENVIRONMENT, SETTINGS_FILE, SETTINGS_COMMAND_LINE };
 
@@ -46,6 +49,7 @@ struct settings {
 	const char *socket_group;         /* NULL: left alone */
 	const char *policy;
 	uint32_t pool;                    /* enum policy_pool */
+	uint32_t client_policy;           /* enum settings_client_policy */
 	const char *usage;                /* folder of histories; NULL: none is kept */
 	const char *config;               /* NULL: none */
 	uint64_t idle_exit_ns;            /* 0: never */
