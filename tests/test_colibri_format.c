@@ -102,16 +102,29 @@ Test(colibri_format, half_floats_are_no_format_of_the_table)
 	cr_expect_eq(cnre_colibri_describe(&expert, &view), -ENOTSUP);
 }
 
-/* Numbers that only a broken catalog has: products that would wrap around are not taken for a fit. */
-Test(colibri_format, dimensions_beyond_all_bounds_do_not_wrap)
+/* A matrix of 128 rows and 16384 columns has as many scales in int8 rows as in fp8 blocks. */
+Test(colibri_format, int8_is_no_fp8_where_both_have_as_many_scales)
 {
-	struct format_case c = {"", CNRE_U8, CNRE_F32, 0, 0, 0, 0, 0, 0, 0};
+	struct format_case c = {"", CNRE_I8, CNRE_F32, 128 * 16384, 4 * 128, 128 * 16384, 4 * 16384, 0, 0, 0};
 	struct cnre_expert expert = expert_of(&c);
 	struct cnre_colibri_view view;
 
-	for (int role = CNRE_GATE; role <= CNRE_DOWN; role++)
-		expert.part[role].rows = 1u << 31;
-	expert.part[CNRE_GATE].bytes = expert.part[CNRE_UP].bytes = expert.part[CNRE_DOWN].bytes = 1ull << 62;
+	expert.part[CNRE_GATE].rows = expert.part[CNRE_UP].rows = 128;
+	expert.part[CNRE_DOWN].rows = 16384;
+	cr_assert_eq(cnre_colibri_describe(&expert, &view), 0);
+	cr_expect_eq(view.gate.format, 1);
+	cr_expect_eq(view.down.format, 1);
+}
+
+/* Numbers that only a broken catalog has: 4 x 2^31 x (2^31 + 1) is 2^33 in 64 bits. */
+Test(colibri_format, dimensions_beyond_all_bounds_do_not_wrap)
+{
+	struct format_case c = {"", CNRE_F32, 0, 1ull << 33, 0, 1ull << 33, 0, 0, 0, 0};
+	struct cnre_expert expert = expert_of(&c);
+	struct cnre_colibri_view view;
+
+	expert.part[CNRE_GATE].rows = expert.part[CNRE_UP].rows = 1u << 31;
+	expert.part[CNRE_DOWN].rows = (1u << 31) + 1;
 	cr_expect_eq(cnre_colibri_describe(&expert, &view), -ENOTSUP);
 }
 
