@@ -116,6 +116,59 @@ Test(colibri_provider, views_of_a_real_engines_checkpoint_are_its_bytes)
 	world_close(&world);
 }
 
+static void check_matrix(const struct truth *truth, const struct cnre_colibri_view *view, const struct cnre_colibri_matrix *matrix,
+			 const char *name)
+{
+	char text[96];
+	uint64_t bytes = 0;
+	const void *data;
+
+	(void)snprintf(text, sizeof text, "model.layers.%u.mlp.experts.%u.%s_proj.weight", view->layer, view->expert, name);
+	data = truth_tensor(truth, text, &bytes);
+	cr_assert(data != NULL && matrix->data_bytes == bytes && memcmp(matrix->data, data, bytes) == 0, "%s", text);
+	(void)strcat(text, ".qs");
+	data = truth_tensor(truth, text, &bytes);
+	cr_assert(data != NULL && matrix->scale_bytes == bytes && memcmp(matrix->scales, data, bytes) == 0, "%s", text);
+	cr_assert_eq(matrix->format, 2, "int4 rows");
+	cr_assert_eq(matrix->data_bytes, (uint64_t)matrix->rows * matrix->columns / 2);
+}
+
+Test(colibri_provider, views_of_glm_are_its_int4_rows)
+{
+	struct cnre_colibri_block *block;
+	struct cnre_colibri_view view;
+	struct cnre_colibri *shim;
+	struct truth *truth;
+	int id[16];
+
+	world_open(&world);
+	(void)snprintf(world.model, sizeof world.model, "%s/glm-tiny", vectors());
+	if (access(world.model, R_OK) != 0 || world_start(&world, NULL) <= 0) {
+		world_close(&world);
+		cr_skip("no vectors of GLM in %s, or the manager does not know the family", vectors());
+	}
+	(void)setenv("COLI_CACHE", "cnre", 1);
+	(void)setenv("COLI_CNRE_SOCKET", world.socket, 1);
+	shim = open_shim();
+	cr_assert_eq(truth_open(&truth, world.model), 0);
+	for (int i = 0; i < 16; i++)
+		id[i] = i;
+	cr_expect_eq(cnre_colibri_acquire(shim, 0, id, 1, 1, &block), -ENOENT, "a dense layer");
+	for (int layer = 2; layer <= 5; layer++) {
+		cr_assert_eq(cnre_colibri_acquire(shim, layer, id, 16, 1, &block), 0);
+		for (int i = 0; i < 16; i++) {
+			cr_assert_eq(cnre_colibri_view(block, i, &view), 0);
+			check_matrix(truth, &view, &view.gate, "gate");
+			check_matrix(truth, &view, &view.up, "up");
+			check_matrix(truth, &view, &view.down, "down");
+		}
+		cnre_colibri_release(block);
+	}
+	truth_close(truth);
+	cnre_colibri_close(shim);
+	world_close(&world);
+}
+
 Test(colibri_provider, without_the_switch_nothing_is_attached)
 {
 	struct cnre_colibri *shim = (struct cnre_colibri *)&world;

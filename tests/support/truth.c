@@ -116,15 +116,12 @@ uint32_t truth_shards(const struct truth *truth)
 
 /* ---- comparing ---- */
 
-static const unsigned char *find(const struct truth *truth, uint32_t layer, uint32_t expert, const char *part,
-				 uint64_t *ret_bytes)
+const void *truth_tensor(const struct truth *truth, const char *name, uint64_t *ret_bytes)
 {
 	const struct shard *shard;
 	const json_t *at, *offsets;
 	uint64_t begin, end;
-	char name[128];
 
-	(void)snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s", layer, expert, part);
 	at = json_object_get(truth->where, name);
 	if (at == NULL)
 		return NULL;
@@ -136,6 +133,15 @@ static const unsigned char *find(const struct truth *truth, uint32_t layer, uint
 		return NULL;
 	*ret_bytes = end - begin;
 	return shard->base + shard->payload_off + begin;
+}
+
+static const unsigned char *find(const struct truth *truth, uint32_t layer, uint32_t expert, const char *part,
+				 uint64_t *ret_bytes)
+{
+	char name[128];
+
+	(void)snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s", layer, expert, part);
+	return truth_tensor(truth, name, ret_bytes);
 }
 
 /* `roles` parts, beginning with `first`, lie one behind the other in one tensor. */

@@ -17,6 +17,9 @@ int truth_open(struct truth **ret_truth, const char *directory); /* 0 or -errno 
 void truth_close(struct truth *truth);
 uint32_t truth_shards(const struct truth *truth);
 
+/* The bytes of one tensor by its name, or NULL. */
+const void *truth_tensor(const struct truth *truth, const char *name, uint64_t *ret_bytes);
+
 /* 0: every part has the size and the bytes of the file; otherwise 1 + the role of the first that differs. */
 int truth_compare(const struct truth *truth, const struct cnre_expert *expert);
 
