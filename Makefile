@@ -126,6 +126,9 @@ kernel_avx512_cflags := -ffp-contract=off
 cost_cflags := -ffp-contract=off -O3
 curve_cflags := -O3
 
+# Its source is that of the store itself, with the tests' headers in place of Colibri's.
+stress_colibri_store_cflags := -Itests/support/colibri
+
 # So does the generator of traces, whose files are pinned.
 sample_cflags := -ffp-contract=off
 synthetic_cflags := -ffp-contract=off
@@ -244,7 +247,7 @@ $(support): $(patsubst tests/support/%.c,$(out)/obj/tests/support/%.o,$(wildcard
 
 # The expert store, as it would be compiled against Colibri's own headers, which tests/support/colibri/ stands in for.
 colibri_standin := $(out)/tests/colibri/expert_store.o
-$(colibri_standin): client/colibri/expert_store.c $(wildcard tests/support/colibri/*.h) $(out)/flags
+$(colibri_standin): client/colibri/expert_store.c client/colibri/provider.h client/cnre/cnre.h $(wildcard tests/support/colibri/*.h) $(out)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(compile) $(if $(WERROR),-Werror) -Itests/support/colibri -c -o $@ $<
 test_objects_test_colibri_store := $(colibri_standin)
@@ -267,7 +270,7 @@ tests: $(test_programs) $(out)/soak
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
 fuzz_programs := $(patsubst tests/fuzz/%.c,$(out)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-every_archive := $(call archives,client manager sim model policy kvstore shm base)
+every_archive := $(call archives,colibri client manager sim model policy kvstore shm base)
 
 $(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
 	@mkdir -p $(@D)

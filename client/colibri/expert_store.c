@@ -86,7 +86,7 @@ static void note(struct backend *backend, ColiExpertKey key, int error, const ch
 	number = backend->notes < NOTES_MAX ? ++backend->notes : NOTES_MAX + 1;
 	(void)pthread_mutex_unlock(&backend->lock);
 	if (number <= NOTES_MAX)
-		(void)fprintf(stderr, "cnre: lookup of layer %d expert %d: %s: %s%s\n", key.layer, key.expert,
+		(void)fprintf(stderr, "cnre: lookup of layer %d expert %d: %s%s%s\n", key.layer, key.expert,
 			      cnre_colibri_explain(error), consequence, number == NOTES_MAX ? " (no more of these)" : "");
 }
 
