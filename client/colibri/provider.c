@@ -40,7 +40,7 @@ const char *cnre_colibri_explain(int error)
 	case -EACCES:
 		return "the manager does not serve this user: join its group, or name another in COLI_CNRE_SOCKET";
 	case -ENOTSUP:
-		return "experts in a format that is not known here: leave COLI_CACHE=cnre out";
+		return "a family or a format of experts that is not known here: leave COLI_CACHE=cnre out";
 	case -ENOSPC:
 		return "no room for what this engine may hold at once: raise the manager's --ram, or end another engine";
 	case -ESTALE:
