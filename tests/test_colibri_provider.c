@@ -119,16 +119,15 @@ Test(colibri_provider, views_of_a_real_engines_checkpoint_are_its_bytes)
 static void check_matrix(const struct truth *truth, const struct cnre_colibri_view *view, const struct cnre_colibri_matrix *matrix,
 			 const char *name)
 {
+	struct truth_tensor file;
 	char text[96];
-	uint64_t bytes = 0;
-	const void *data;
 
 	(void)snprintf(text, sizeof text, "model.layers.%u.mlp.experts.%u.%s_proj.weight", view->layer, view->expert, name);
-	data = truth_tensor(truth, text, &bytes);
-	cr_assert(data != NULL && matrix->data_bytes == bytes && memcmp(matrix->data, data, bytes) == 0, "%s", text);
+	cr_assert(truth_tensor(truth, text, &file), "%s", text);
+	cr_assert(matrix->data_bytes == file.bytes && memcmp(matrix->data, file.data, file.bytes) == 0, "%s", text);
 	(void)strcat(text, ".qs");
-	data = truth_tensor(truth, text, &bytes);
-	cr_assert(data != NULL && matrix->scale_bytes == bytes && memcmp(matrix->scales, data, bytes) == 0, "%s", text);
+	cr_assert(truth_tensor(truth, text, &file), "%s", text);
+	cr_assert(matrix->scale_bytes == file.bytes && memcmp(matrix->scales, file.data, file.bytes) == 0, "%s", text);
 	cr_assert_eq(matrix->format, 2, "int4 rows");
 	cr_assert_eq(matrix->data_bytes, (uint64_t)matrix->rows * matrix->columns / 2);
 }

@@ -409,17 +409,16 @@ Test(colibri_store, coli_cache_chooses_it_unless_a_store_is_named)
 /* The engine calls gate, down and up w1, w2 and w3. */
 static void check_tensor(const struct truth *truth, const ColiExpertView *view, const ColiTensorView *tensor, int number)
 {
-	const void *data, *scales;
-	uint64_t data_bytes = 0, scale_bytes = 0;
+	struct truth_tensor data, scales;
 	char name[96];
 
 	(void)snprintf(name, sizeof name, "layers.%d.ffn.experts.%d.w%d.weight", view->key.layer, view->key.expert, number);
-	data = truth_tensor(truth, name, &data_bytes);
+	cr_assert(truth_tensor(truth, name, &data), "%s", name);
 	(void)snprintf(name, sizeof name, "layers.%d.ffn.experts.%d.w%d.scale", view->key.layer, view->key.expert, number);
-	scales = truth_tensor(truth, name, &scale_bytes);
-	cr_assert(data != NULL && scales != NULL, "%s", name);
-	cr_assert(tensor->data_bytes == data_bytes && memcmp(tensor->data, data, data_bytes) == 0, "%s", name);
-	cr_assert(tensor->scale_bytes == scale_bytes && memcmp(tensor->scales, scales, scale_bytes) == 0, "%s", name);
+	cr_assert(truth_tensor(truth, name, &scales), "%s", name);
+	cr_assert(tensor->data_bytes == data.bytes && memcmp(tensor->data, data.data, data.bytes) == 0, "%s", name);
+	cr_assert(tensor->scale_bytes == scales.bytes && memcmp(tensor->scales, scales.data, scales.bytes) == 0, "%s",
+		  name);
 	cr_assert(tensor->format == COLI_TENSOR_FP4_NATIVE_BLOCK && tensor->scale_format == COLI_SCALE_UE8M0);
 	cr_assert(tensor->rows == 128 && tensor->columns == 128);
 	cr_assert(tensor->block_rows == 1 && tensor->block_columns == 32);
