@@ -4,6 +4,7 @@
 # make check-header cnre.h as C11 and C++11, every header alone          make check-install DESTDIR tree and a consumer
 # make lint         layers, atomics, names, README, man pages            make fuzz [FUZZ_SECONDS=60] [F=fuzz_safetensors]
 # make soak [T=60 SOAK='--kill-clients 100']  honest clients, disturbed       make crash [P=point]  death at every step
+# make colibri COLIBRI_SRC=DIR  the expert store for Colibri's DeepSeek V4 engine, against that tree's headers
 # make bench [B=hitpath]  numbers, never pass or fail        make setup         Debian packages that check needs
 # make install | uninstall [DESTDIR= prefix= libdir= …]      make dist | clean | help
 # V=1 shows commands, WERROR=1 makes warnings errors, BUILD=DIR builds elsewhere
@@ -24,6 +25,7 @@ libdir ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 mandir ?= $(prefix)/share/man
 docdir ?= $(prefix)/share/doc/cnre
+colibridir ?= $(prefix)/share/cnre/colibri
 sysconfdir ?= /etc
 pkgconfigdir ?= $(libdir)/pkgconfig
 sysusersdir ?= /usr/lib/sysusers.d
@@ -58,11 +60,11 @@ policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slr
 kvstore_sources := key.c block.c check.c checker_plain.c checker_avx2.c prefix_file.c value.c disk.c disk_turn.c disk_folders.c disk_task.c disk_write.c disk_read.c disk_scan.c disk_plain.c disk_uring.c fanout.c leftover.c coli_kv.c
 model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c usage.c usage_binary.c use_list.c engine_name.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
-	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c use_file.c use_import.c warm.c colibri_env.c control_model.c control_usage.c control_warm.c report_warm.c \
+	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c use_file.c use_import.c warm.c colibri_env.c control_model.c control_usage.c control_warm.c report_warm.c client_policy.c \
 	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c mirror.c mirror_check.c mirror_disk.c mirror_report.c mirror_sample.c source.c serve.c \
 	kv_store.c kv_settings.c kv_namespace.c kv_access.c kv_session.c kv_entry.c kv_memory.c kv_share.c kv_evict.c kv_publish.c kv_load.c kv_files.c kv_uses.c kv_adopt.c kv_transfer.c kv_report.c control_kv.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
-	acquire.c admission.c batch.c prefetch.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
+	acquire.c admission.c batch.c prefetch.c policy.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
 	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
 	layers.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c
@@ -124,6 +126,9 @@ kernel_avx512_cflags := -ffp-contract=off
 cost_cflags := -ffp-contract=off -O3
 curve_cflags := -O3
 
+# Its source is that of the store itself, with the tests' headers in place of Colibri's.
+stress_colibri_store_cflags := -Itests/support/colibri
+
 # So does the generator of traces, whose files are pinned.
 sample_cflags := -ffp-contract=off
 synthetic_cflags := -ffp-contract=off
@@ -139,6 +144,9 @@ client_objects := $(call objects,client,client)
 ctl_objects := $(call objects,tools/ctl,ctl)
 gen_objects := $(call objects,tools/gen,gen)
 route_objects := $(call objects,tools/route,route)
+colibri_sources := provider.c format.c
+colibri_files := $(addprefix client/colibri/,provider.h $(colibri_sources) expert_store.c)
+colibri_objects := $(call objects,client/colibri,colibri)
 # A store of prefixes in a test's own memory. Beside tests/support/, since it has the names of libcnre.
 standin_objects := $(call objects,tests/standin,standin)
 sim_objects := $(call objects,tools/sim,sim)
@@ -163,7 +171,7 @@ define archive
 $(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
 	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
 endef
-$(foreach f,base shm policy model kvstore manager client engine ctl route sim standin,$(eval $(call archive,$(f))))
+$(foreach f,base shm policy model kvstore manager client colibri engine ctl route sim standin,$(eval $(call archive,$(f))))
 
 archives = $(foreach f,$(1),$(out)/lib$(f).a)
 manager_libs := -luring -ljansson -linih -lcrypto -lm
@@ -193,6 +201,18 @@ $(out)/cnre-olmoe: $(engine_objects) $(library)
 $(out)/cnre-route: $(route_objects) $(library)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(route_objects) -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN' -ljansson
 
+# ---- for Colibri's DeepSeek V4 engine: one object to link with its own, compiled against the user's tree ----
+colibri_include = $(firstword $(patsubst %/expert_store.h,%,$(wildcard $(COLIBRI_SRC)/c/expert_store.h $(COLIBRI_SRC)/expert_store.h)))
+COLIBRI_CFLAGS ?= -include pthread.h
+colibri: $(out)/colibri/cnre_expert_store.o
+$(out)/colibri/cnre_expert_store.o: client/colibri/expert_store.c client/colibri/provider.h $(colibri_objects) FORCE
+	@test -n '$(colibri_include)' || { echo 'make colibri: no expert_store.h in "$(COLIBRI_SRC)": set COLIBRI_SRC to the tree of Colibri that the engine is built from' >&2; exit 1; }
+	@test -e '$(colibri_include)/expert_store_registry.h' || { echo 'make colibri: $(colibri_include) has no expert_store_registry.h: this needs a Colibri whose DeepSeek V4 engine chooses its store with COLI_EXPERT_STORE (after v1.6.2)' >&2; exit 1; }
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(filter-out -MMD -MP -Wshadow,$(compile)) -I$(colibri_include) $(COLIBRI_CFLAGS) -c -o $(out)/colibri/expert_store.o $<
+	$(Q)$(LD) -r -o $@ $(out)/colibri/expert_store.o $(colibri_objects)
+	@echo '$@: link it with the objects of deepseek-v4-objs and with $(patsubst %/,%,$(dir $(library)))/libcnre.so (-lcnre)'
+
 # As they are installed: without the path of the build, since beside an installed program no library lies.
 users := cnre-olmoe cnre-route
 $(out)/install/cnre-olmoe: $(engine_objects)
@@ -211,6 +231,7 @@ test_archives_manager := manager model policy kvstore shm base
 test_archives_client := client kvstore shm base
 test_archives_engine := engine standin client kvstore shm base
 test_archives_system := client manager policy kvstore shm base
+test_archives_colibri := colibri client kvstore shm base
 test_archives_ctl := ctl kvstore shm base
 test_archives_route := route standin client kvstore shm base
 test_archives_sim := sim policy model base
@@ -224,9 +245,17 @@ $(support): $(patsubst tests/support/%.c,$(out)/obj/tests/support/%.o,$(wildcard
 	@mkdir -p $(@D); rm -f $@
 	$(call say,AR,$@)ar rcs $@ $^
 
+# The expert store, as it would be compiled against Colibri's own headers, which tests/support/colibri/ stands in for.
+colibri_standin := $(out)/tests/colibri/expert_store.o
+$(colibri_standin): client/colibri/expert_store.c client/colibri/provider.h client/cnre/cnre.h $(wildcard tests/support/colibri/*.h) $(out)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(compile) $(if $(WERROR),-Werror) -Itests/support/colibri -c -o $@ $<
+test_objects_test_colibri_store := $(colibri_standin)
+test_objects_test_colibri_lanes := $(colibri_standin)
+
 folder_of = $(word 2,$(subst _, ,$(1)))
 define test_rule
-$(out)/tests/$(1): $(out)/obj/tests/$(1).o $(support) $(call archives,$(test_archives_$(call folder_of,$(1))))
+$(out)/tests/$(1): $(out)/obj/tests/$(1).o $(test_objects_$(1)) $(support) $(call archives,$(test_archives_$(call folder_of,$(1))))
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)$$(CC) $$(CFLAGS) $$(LDFLAGS) -pthread -o $$@ $$^ $$(test_libs)
 endef
@@ -241,7 +270,7 @@ tests: $(test_programs) $(out)/soak
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
 fuzz_programs := $(patsubst tests/fuzz/%.c,$(out)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-every_archive := $(call archives,client manager sim model policy kvstore shm base)
+every_archive := $(call archives,colibri client manager sim model policy kvstore shm base)
 
 $(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
 	@mkdir -p $(@D)
@@ -360,16 +389,17 @@ at = $(DESTDIR)$(1)
 # What names a directory is made here and not at build time: the prefix may be another one by then.
 install: all $(addprefix $(out)/install/,$(users)) client/cnre.pc.in
 	$(Q)$(INSTALL) -d -m 0755 $(call at,$(bindir)) $(call at,$(sbindir)) $(call at,$(libdir)) $(call at,$(pkgconfigdir)) \
-		$(call at,$(includedir)/cnre) $(call at,$(docdir)) $(sort $(dir $(addprefix $(DESTDIR),$(installed_man))))
+		$(call at,$(includedir)/cnre) $(call at,$(docdir)) $(call at,$(colibridir)) $(sort $(dir $(addprefix $(DESTDIR),$(installed_man))))
 	$(Q)$(INSTALL) -m 0755 $(out)/cnre-managerd $(call at,$(sbindir))/
 	$(Q)$(INSTALL) -m 0755 $(filter-out %/cnre-managerd $(addprefix %/,$(users)),$(programs)) $(addprefix $(out)/install/,$(users)) $(call at,$(bindir))/
 	$(Q)$(INSTALL) -m 0644 $(library) $(call at,$(libdir))/
 	$(Q)ln -sf $(notdir $(library)) $(call at,$(libdir))/libcnre.so.$(SOVERSION)
 	$(Q)ln -sf libcnre.so.$(SOVERSION) $(call at,$(libdir))/libcnre.so
 	$(Q)$(INSTALL) -m 0644 client/cnre/cnre.h $(call at,$(includedir))/cnre/
+	$(Q)$(foreach f,$(colibri_files),sed 's|"client/colibri/|"|' $(f) | $(INSTALL) -m 0644 /dev/stdin $(call at,$(colibridir))/$(notdir $(f)) &&) true
 	$(Q)$(substitute) client/cnre.pc.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(pkgconfigdir)/cnre.pc)
 	$(Q)$(foreach m,$(man_pages) $(out)/cnre-counters.7,$(INSTALL) -m 0644 $(m) $(call at,$(call man_page_at,$(m))) &&) true
-	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md systemd/managerd.conf systemd/hugepages.conf $(call at,$(docdir))/
+	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md doc/integrating.md systemd/managerd.conf systemd/hugepages.conf $(call at,$(docdir))/
 	$(Q)$(if $(have_systemd),$(MAKE) --no-print-directory install-units,echo 'no units installed: systemd not found by pkg-config (WITH_SYSTEMD=yes installs them anyway)')
 
 # Units are written once and installed twice: for the one manager of most machines, and as templates for more.
@@ -388,10 +418,11 @@ uninstall:
 	rm -f $(call at,$(sbindir))/cnre-managerd $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out %/cnre-managerd,$(programs)))) \
 		$(addprefix $(call at,$(libdir))/,$(notdir $(library)) libcnre.so.$(SOVERSION) libcnre.so) \
 		$(call at,$(includedir))/cnre/cnre.h $(call at,$(pkgconfigdir))/cnre.pc $(addprefix $(DESTDIR),$(installed_man)) \
-		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md managerd.conf hugepages.conf) \
+		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md integrating.md managerd.conf hugepages.conf) \
+		$(addprefix $(call at,$(colibridir))/,$(notdir $(colibri_files))) \
 		$(addprefix $(call at,$(unitdir))/,$(units) cnre.slice) \
 		$(call at,$(sysusersdir))/cnre.conf $(call at,$(tmpfilesdir))/cnre.conf
-	-rmdir $(call at,$(includedir))/cnre $(call at,$(docdir)) 2>/dev/null
+	-rmdir $(call at,$(includedir))/cnre $(call at,$(docdir)) $(call at,$(colibridir)) 2>/dev/null
 
 dist_name := cnre-$(VERSION)
 dist:
@@ -407,7 +438,7 @@ help:
 	@sed -n '/^# make/,/^VERSION/s/^# //p' Makefile
 
 .SECONDARY:
-.PHONY: all clean check-one bench-loader-bin bench-sim-bin tests stress fuzzers build-asan build-tsan build-fuzz soak crash crash-programs check check-asan check-tsan check-header \
+.PHONY: all clean check-one bench-loader-bin bench-sim-bin tests stress fuzzers build-asan build-tsan build-fuzz colibri soak crash crash-programs check check-asan check-tsan check-header \
 	check-install lint fuzz bench demo setup setup-build setup-demo install install-units uninstall dist help FORCE
 FORCE:
 -include $(shell find $(out)/obj -name '*.d' 2>/dev/null)

@@ -209,6 +209,8 @@ int cnre_autostart(const char *model_directory, const struct cnre_endpoint *endp
 			      (char *)IDLE_EXIT,
 			      (char *)"--private-bytes",
 			      bytes,
+			      (char *)"--client-policy", /* whoever may connect to it may give it orders */
+			      (char *)"own",
 			      NULL};
 	int ends[2] = {-1, -1};
 	int log = open_log(endpoint->log); /* without a log it runs in silence */

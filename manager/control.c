@@ -154,11 +154,22 @@ static void refuse_policy(struct answer *answer)
 	(void)snprintf(answer->message, sizeof answer->message, "no such policy: known are%s", known);
 }
 
-/* From now on, and for successors too: the state segment keeps what was said. */
+/* The state segment keeps what was said. */
+int control_set_policy(struct manager *manager, const char *name, const char *who)
+{
+	int r = strlen(name) >= CNRE_NAME_BYTES ? -ENOENT : residency_set_policy(manager, name);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(manager->state->policy, sizeof manager->state->policy, "%s", name);
+	cnre_log(CNRE_LOG_NOTICE, "policy: %s from now on, as %s asked", name, who);
+	return 0;
+}
+
 static void answer_policy(struct manager *manager, const json_t *request, struct answer *answer)
 {
 	const char *name = json_string_value(json_object_get(request, "name"));
-	int r = name == NULL || strlen(name) >= CNRE_NAME_BYTES ? -ENOENT : residency_set_policy(manager, name);
+	int r = name == NULL ? -ENOENT : control_set_policy(manager, name, "cnrectl");
 
 	if (r == -ENOENT)
 		refuse_policy(answer);
@@ -168,8 +179,6 @@ static void answer_policy(struct manager *manager, const json_t *request, struct
 		control_refuse(answer, r, strerror(-r));
 	if (r < 0)
 		return;
-	(void)snprintf(manager->state->policy, sizeof manager->state->policy, "%s", name);
-	cnre_log(CNRE_LOG_NOTICE, "policy: %s from now on", name);
 	answer->json = json_pack("{s:s}", "policy", residency_policy_name(manager));
 }
 

@@ -13,6 +13,12 @@
 #include "shm/wire.h"
 
 /*
+ * Another policy from now on, and for successors too. 0, or -ENOENT (no such policy), -EINVAL (it has a pool a layer, and
+ * --pool says another), -ENOMEM. `who` is for the log.
+ */
+int control_set_policy(struct manager *manager, const char *name, const char *who);
+
+/*
  * Answers one request on the peer's socket, or lets it wait for a survey as the peer's question. fd: what came with it, or
  * -1; closed here where nobody takes it over. 0, or -errno when the answer could not be sent.
  */

@@ -6,6 +6,7 @@
  */
 #include "manager/conversation.h"
 
+#include "manager/client_policy.h"
 #include "manager/control.h"
 #include "manager/kv.h"
 #include "manager/persist.h"
@@ -116,6 +117,8 @@ static void converse(struct session *session)
 		r = answer_segments(session, (const struct cnre_wire_segments *)buffer);
 	else if (cnre_wire_expect(buffer, r, CNRE_WIRE_CONTROL, sizeof(struct cnre_wire_control)) == 0)
 		r = control_answer(session->manager, &session->peer, (const struct cnre_wire_control *)buffer, -1);
+	else if (cnre_wire_expect(buffer, r, CNRE_WIRE_POLICY, sizeof(struct cnre_wire_policy)) == 0)
+		r = client_policy_answer(session, (const struct cnre_wire_policy *)buffer);
 	else
 		r = answer_kv(session, buffer, r);
 	if (r < 0)

@@ -61,6 +61,7 @@ struct served_model {
 
 struct manager {
 	const struct settings *settings;
+	int64_t client_policy_ns;         /* when a client last changed the policy; 0: never */
 	struct budget budget;             /* as decided at the start, with its terms */
 	struct cnre_segment page_segment, counters_segment, state_segment;
 	struct cnre_page *page;

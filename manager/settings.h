@@ -25,6 +25,9 @@ enum settings_keeper { SETTINGS_KEEPER_AUTO, SETTINGS_KEEPER_NO };
 enum settings_direct { SETTINGS_DIRECT_AUTO, SETTINGS_DIRECT_NO };
 enum settings_verify { SETTINGS_VERIFY_NO, SETTINGS_VERIFY_LOAD };
 
+/* Which clients may ask for a residency policy. */
+enum settings_client_policy { SETTINGS_CLIENT_POLICY_REFUSE, SETTINGS_CLIENT_POLICY_OWN, SETTINGS_CLIENT_POLICY_ALLOW };
+
 enum settings_source { SETTINGS_DEFAULT, SETTINGS_COLIBRI, SETTINGS_ENVIRONMENT, SETTINGS_FILE, SETTINGS_COMMAND_LINE };
 
 struct settings_list {
@@ -48,6 +51,7 @@ struct settings {
 	const char *socket_group;         /* NULL: left alone */
 	const char *policy;
 	uint32_t pool;                    /* enum policy_pool */
+	uint32_t client_policy;           /* enum settings_client_policy */
 	const char *usage;                /* folder of histories; NULL: none is kept */
 	const char *warm;                 /* file of a warm list; NULL: none */
 	uint64_t warm_bytes, warm_time_ns; /* 0: no limit */

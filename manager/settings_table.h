@@ -15,6 +15,7 @@ SETTING("socket", TEXT, socket, NULL, "(by user)", 0, 0, "PATH", "Path of the co
 SETTING("socket-mode", OCTAL, socket_mode, NULL, "0660", 0, 0777, NULL, "Permissions of the control socket.")
 SETTING("socket-group", TEXT, socket_group, NULL, "(unchanged)", 0, 0, NULL, "Group of the control socket: who may connect.")
 SETTING("policy", TEXT, policy, "CNRE_POLICY", "cost", 0, 0, NULL, "Residency policy by name.")
+SETTING("client-policy", CHOICE, client_policy, NULL, "refuse", 0, 0, "refuse|own|allow", "Whose wish for a policy is followed: nobody's, that of this user's own clients, or everybody's.")
 SETTING("pool", CHOICE, pool, NULL, "auto", 0, 0, "auto|global|layer|soft", "From whom the policy takes room: anybody, the same layer, or anybody above a floor; auto is the policy's own.")
 SETTING("usage", TEXT, usage, "CNRE_USAGE", "(none)", 0, 0, "DIR", "Folder that keeps how often each expert was used, from one run to the next.")
 SETTING("warm", TEXT, warm, "CNRE_WARM", "(none)", 0, 0, "FILE", "History of uses or list of experts to load at the start, while nobody wants others.")

@@ -46,6 +46,7 @@ enum cnre_wire_type {
 	CNRE_WIRE_KV_OPENED,
 	CNRE_WIRE_KV_SEGMENTS,
 	CNRE_WIRE_KV_INVALIDATE,
+	CNRE_WIRE_POLICY,
 };
 
 struct cnre_wire_header {
@@ -129,6 +130,14 @@ struct cnre_wire_kv_invalidate {          /* both directions */
 	int32_t status;                   /* answered: blocks dropped, or -errno */
 	uint32_t number;
 	unsigned char root[32];
+};
+
+/* A client's wish for a policy. Any number of times: who asks for what is in force is answered 0, whatever the manager allows. */
+struct cnre_wire_policy {                 /* both directions */
+	struct cnre_wire_header header;
+	int32_t status;                   /* answered: 0, or -errno as cnre_set_policy returns it */
+	uint32_t reserved;
+	char name[CNRE_NAME_BYTES];       /* asked: terminated, or it is none */
 };
 
 struct cnre_wire_detach {

@@ -32,13 +32,17 @@ done
 has 644 "$libdir/libcnre.so.$VERSION"
 has 644 $prefix/include/cnre/cnre.h
 has 644 $libdir/pkgconfig/cnre.pc
+for file in provider.h provider.c format.c expert_store.c; do
+	has 644 $prefix/share/cnre/colibri/$file
+done
+has 644 $prefix/share/doc/cnre/integrating.md
 for unit in cnre-managerd.service cnre-managerd.socket cnre-managerd@.service cnre-managerd@.socket cnre.slice; do
 	has 644 $prefix/lib/systemd/system/$unit
 done
 has 644 $prefix/share/doc/cnre/hugepages.conf
 has 644 $prefix/lib/sysusers.d/cnre.conf
 has 644 $prefix/lib/tmpfiles.d/cnre.conf
-for page in man7/cnre-counters.7 man8/cnre-managerd.8 man1/cnrectl.1; do
+for page in man7/cnre-counters.7 man7/cnre-colibri.7 man8/cnre-managerd.8 man1/cnrectl.1; do
 	has 644 $prefix/share/man/$page
 done
 grep -rl '@[a-z]*@' "$root" --include='*.service' --include='*.socket' --include='*.pc' | grep . && fail 'unreplaced @names@ in these files'
@@ -89,6 +93,31 @@ consumer() # name compiler source options...
 }
 consumer C11 "$cc" "$work/consumer.c" -std=c11 -pedantic
 consumer C++11 "$cxx" "$work/consumer.cc" -std=c++11 -pedantic
+
+# What engines compile with their own sources stands alone, where it is installed; the store's headers are the tests' own.
+colibri=$root$prefix/share/cnre/colibri
+cat >"$work/engine.c" <<'END'
+#include "provider.h"
+
+int main(void)
+{
+	struct cnre_colibri_setup setup = {.model = "/nonexistent"};
+	struct cnre_colibri *shim = 0;
+
+	/* Without the switch nothing is attached; with it there is no such model. */
+	return cnre_colibri_open(&shim, &setup, 0, 0);
+}
+END
+# shellcheck disable=SC2046 # words
+if ! "$cc" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -I"$colibri" -o "$work/engine" "$work/engine.c" "$colibri/provider.c" "$colibri/format.c" \
+	-pthread $($pkg_config --cflags --libs cnre) >"$work/log" 2>&1; then
+	cat "$work/log" && fail 'an engine with the installed provider does not build'
+elif ! LD_LIBRARY_PATH=$root$libdir timeout 20 "$work/engine" || LD_LIBRARY_PATH=$root$libdir COLI_CACHE=cnre timeout 20 "$work/engine"; then
+	fail 'an engine with the installed provider does not do as COLI_CACHE says'
+fi
+# shellcheck disable=SC2046 # words
+"$cc" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -I"$colibri" -I. -Itests/support/colibri -c -o "$work/store.o" "$colibri/expert_store.c" \
+	$($pkg_config --cflags cnre) >"$work/log" 2>&1 || { cat "$work/log" && fail 'the installed expert store does not compile'; }
 
 for program in sbin/cnre-managerd bin/cnrectl bin/cnre-gen bin/cnre-sim bin/cnre-olmoe bin/cnre-route; do
 	said=$(LD_LIBRARY_PATH=$root$libdir timeout 20 "$root$prefix/$program" --version 2>&1 </dev/null)

@@ -166,8 +166,13 @@ Test(client_attach, model_is_described)
 	cr_expect_eq(info->expert_count, EXPERTS);
 	cr_expect_eq(info->object_count, 64);
 	cr_expect_eq(info->reserve_bytes, 8 * 4096);
+	cr_expect_eq(info->reserve_objects, 8);
 	cr_expect_eq(info->capabilities, CNRE_CAP_EXPERT_CACHE);
-	info->size = sizeof *info - 1;
+	info->size = offsetof(struct cnre_model_info, reserve_objects); /* a program of the first version */
+	info->reserve_objects = 7;
+	cr_expect_eq(cnre_model(client, info), 0);
+	cr_expect_eq(info->reserve_objects, 7, "nothing behind the caller's struct is written");
+	info->size--;
 	cr_expect_eq(cnre_model(client, info), -EINVAL);
 	cr_expect_eq(cnre_model(client, NULL), -EINVAL);
 	cr_expect_eq(cnre_model(NULL, info), -EINVAL);

@@ -86,7 +86,7 @@ Test(client_autostart, manager_gets_its_arguments_and_nothing_of_ours)
 	(void)close(life);
 	read_text("out", text, sizeof text);
 	(void)snprintf(expected, sizeof expected,
-		       "--model /models/one --socket %s --idle-exit 10s --private-bytes 4096\n", endpoint.path);
+		       "--model /models/one --socket %s --idle-exit 10s --private-bytes 4096 --client-policy own\n", endpoint.path);
 	cr_expect_eq(strncmp(text, expected, strlen(expected)), 0, "%s", text);
 	/* The shell itself holds its script as 10 or above. */
 	for (char digit = '3'; digit <= '9'; digit++) {

@@ -72,6 +72,7 @@ Test(manager_settings, defaults_are_what_the_table_says)
 	cr_expect_null(settings->socket);
 	cr_expect_eq(settings->socket_mode, 0660);
 	cr_expect_str_eq(settings->policy, "cost");
+	cr_expect_eq(settings->client_policy, SETTINGS_CLIENT_POLICY_REFUSE);
 	cr_expect_eq(settings->idle_exit_ns, 0);
 	cr_expect_eq(settings->log_level, CNRE_LOG_INFO);
 	cr_expect_eq(settings->hugepages, SETTINGS_HUGEPAGES_AUTO);
@@ -91,7 +92,7 @@ Test(manager_settings, every_option_arrives_in_its_field)
 			  "--direct", "no", "--reads-in-flight", "12", "--clients-max", "7", "--log-level", "debug",
 			  "--verify", "load", "--digests", "/var/digests", "--scrub", "30s", "--read-timeout", "2s",
 			  "--numa", "1", "--warm", "/var/list", "--warm-bytes", "2G", "--warm-time", "90s",
-			  "--colibri-env"),
+			  "--colibri-env", "--client-policy", "own"),
 		     0, "%s", message);
 	cr_expect_eq(settings->model.count, 2);
 	cr_expect_str_eq(settings->model.item[1], "/n");
@@ -102,6 +103,7 @@ Test(manager_settings, every_option_arrives_in_its_field)
 	cr_expect_eq(settings->socket_mode, 0600);
 	cr_expect_str_eq(settings->socket_group, "cnre");
 	cr_expect_str_eq(settings->policy, "lfu");
+	cr_expect_eq(settings->client_policy, SETTINGS_CLIENT_POLICY_OWN);
 	cr_expect_eq(settings->check, 1);
 	cr_expect_eq(settings->idle_exit_ns, 300 * 1000000000ull);
 	cr_expect_eq(settings->private_bytes, 8ull << 30);

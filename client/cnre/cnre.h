@@ -69,6 +69,7 @@
  *   -EPIPE         the manager is gone for good, or its socket was closed here: detach and attach again
  *   -ECHILD        called in a forked child
  *   -EACCES        the manager does not serve this user, or not in this KV namespace
+ *   -EPERM         the manager's administrator keeps that to himself
  *   -ENOTSUP       family, view or function that this manager or library does not have
  *   -ENODEV        no such device
  *   -ESTALE        the model in this directory is not what the manager serves; a dropped KV ancestor: match again
@@ -163,6 +164,8 @@ struct cnre_model_info {
 	uint32_t capabilities;       /* CNRE_CAP_* */
 	uint64_t reserve_bytes;      /* granted to this client */
 	uint64_t pool_bytes;         /* RAM of the expert pool now */
+	uint32_t reserve_objects;    /* the same grant as different experts, whatever their size; 0: an older library */
+	uint32_t reserved0;
 };
 enum { CNRE_CAP_EXPERT_CACHE = 1u << 0, CNRE_CAP_DIRECT_IO = 1u << 1, CNRE_CAP_MMAP = 1u << 2, CNRE_CAP_COMPRESSED_RAM = 1u << 3,
        CNRE_CAP_VRAM = 1u << 4, CNRE_CAP_KV_PREFIX = 1u << 5, CNRE_CAP_KV_PERSISTENCE = 1u << 6, CNRE_CAP_CONTINUOUS_BATCHING = 1u << 7 };
@@ -619,6 +622,29 @@ int  cnre_kv_route(struct cnre_kv *kv, const int32_t *tokens, size_t count, cons
  * Source:   client/kv_invalidate.c
  */
 int  cnre_kv_invalidate(struct cnre_kv *kv);                                            /* blocks dropped */
+
+/*
+ * cnre_set_policy - ask the manager for a residency policy
+ *
+ * What is evicted is decided for all clients of a manager at once, so its administrator says whose wishes are followed:
+ * by default, nobody's on a manager that was started by hand or by the system, and those of its own user on one that was
+ * started on demand (--client-policy of cnre-managerd). Whoever may not set it may still ask for what is in force.
+ *
+ * @name  as `cnrectl policy` takes it
+ *
+ * Returns:  0 it is in force, for whoever is attached and whoever comes, also after a restart; or
+ *           -EPERM      another one is in force, and this client may not change it
+ *           -ENOENT     no such policy
+ *           -EAGAIN     a client changed it less than a second ago
+ *           -ETIMEDOUT  no answer in 30 s
+ *           -EPIPE      the manager is gone for good
+ *           -EINVAL (also: the policy has a pool a layer, and the manager was started with another), -ENOMEM, -ECHILD
+ * Threads:  any.
+ * Blocks:   for the manager's answer.
+ * Since:    0.1
+ * Source:   client/policy.c, manager/client_policy.c
+ */
+int  cnre_set_policy(struct cnre *client, const char *name);
 
 /*
  * cnre_version - version of the library that runs, such as "0.1.0"

@@ -10,7 +10,7 @@ complain() { echo "$1" && bad=1; }
 
 visible() { nm -g --defined-only --format=posix "$1" | awk '$2 ~ /^[TDBRVWi]$/ {print $1}'; }
 
-for object in "$objects"/{base,shm,client}/*.o; do
+for object in "$objects"/{base,shm,client,client/colibri}/*.o; do
 	[ -e "$object" ] || continue
 	while read -r name; do
 		[[ $name == cnre_* ]] || complain "${object#"$objects"/}: $name does not begin with cnre_"

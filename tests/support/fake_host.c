@@ -117,6 +117,11 @@ static void make_catalog(struct fake_host *host)
 	for (unsigned role = 0; role < 3; role++)
 		shape->part[role] = (struct cnre_catalog_part){
 			.bytes = FAKE_HOST_PART_BYTES, .rows = 16, .columns = 16, .dtype = 1};
+	for (unsigned role = 0; role < 3 && host->setup.is_f32; role++)
+		shape->part[role] = (struct cnre_catalog_part){.bytes = FAKE_HOST_PART_BYTES,
+							       .rows = role == 2 ? 16 : 8,
+							       .columns = role == 2 ? 8 : 16,
+							       .dtype = 3};
 	layer = (void *)((char *)catalog + layers_off);
 	for (uint32_t i = host->setup.dense_layers; i < host->setup.layer_count; i++)
 		layer[i] = (struct cnre_catalog_layer){(i - host->setup.dense_layers) * host->setup.expert_count,

@@ -32,6 +32,7 @@ struct fake_host_setup {                  /* zero: the default in brackets */
 	int eof_count;                    /* the first so many connections are closed before an answer [0] */
 	int segments_eof_count;           /* the first so many SEGMENTS that ask on are answered by a hang-up [0] */
 	int keeps_disconnected;           /* a client's hang-up leaves its session (R11) [ends it] */
+	int is_f32;                       /* parts are matrices of F32, 8 x 16 and 16 x 8, that belong together [16 x 16 BF16] */
 	/* 0 loaded, FAKE_HOST_LATER, or an enum cnre_load_error negated. Called on the loader's thread. [NULL: loaded] */
 	int (*load)(void *context, uint32_t object);
 	void *context;
