@@ -23,6 +23,7 @@
 #include "manager/residency.h"
 #include "manager/scrub.h"
 #include "manager/session.h"
+#include "manager/settings.h"
 #include "manager/state.h"
 #include "manager/store.h"
 #include "manager/survey.h"
@@ -195,6 +196,7 @@ static int say(char *message, int error, const char *what)
 int serve_add_model(struct manager *manager, const char *directory, char message[SERVE_MESSAGE_BYTES])
 {
 	struct served_model *model = &manager->model[manager->model_count];
+	const struct model_source source = {.directory = directory, .family_file = manager->settings->family};
 	int r;
 
 	if (manager->model_count == MANAGER_MODELS_MAX) {
@@ -202,7 +204,7 @@ int serve_add_model(struct manager *manager, const char *directory, char message
 			       MANAGER_MODELS_MAX);
 		return -E2BIG;
 	}
-	r = model_catalog_open(&model->catalog, directory, message);
+	r = model_catalog_open_source(&model->catalog, &source, message);
 	if (r < 0)
 		return r;
 	model->number = manager->model_count++;
