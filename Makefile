@@ -66,7 +66,7 @@ client_sources := attach.c options.c endpoint.c session.c connection.c ask.c aut
 	acquire.c admission.c batch.c prefetch.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
 	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
-	layers.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c
+	layers.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 standin_sources := fake_kv_store.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
@@ -370,7 +370,7 @@ install: all $(addprefix $(out)/install/,$(users)) client/cnre.pc.in
 	$(Q)$(INSTALL) -m 0644 client/cnre/cnre.h $(call at,$(includedir))/cnre/
 	$(Q)$(substitute) client/cnre.pc.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(pkgconfigdir)/cnre.pc)
 	$(Q)$(foreach m,$(man_pages) $(out)/cnre-counters.7,$(INSTALL) -m 0644 $(m) $(call at,$(call man_page_at,$(m))) &&) true
-	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md doc/family.ini systemd/managerd.conf systemd/hugepages.conf $(call at,$(docdir))/
+	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md doc/families.md doc/family.ini systemd/managerd.conf systemd/hugepages.conf $(call at,$(docdir))/
 	$(Q)$(if $(have_systemd),$(MAKE) --no-print-directory install-units,echo 'no units installed: systemd not found by pkg-config (WITH_SYSTEMD=yes installs them anyway)')
 
 # Units are written once and installed twice: for the one manager of most machines, and as templates for more.
@@ -389,7 +389,7 @@ uninstall:
 	rm -f $(call at,$(sbindir))/cnre-managerd $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out %/cnre-managerd,$(programs)))) \
 		$(addprefix $(call at,$(libdir))/,$(notdir $(library)) libcnre.so.$(SOVERSION) libcnre.so) \
 		$(call at,$(includedir))/cnre/cnre.h $(call at,$(pkgconfigdir))/cnre.pc $(addprefix $(DESTDIR),$(installed_man)) \
-		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md family.ini managerd.conf hugepages.conf) \
+		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md families.md family.ini managerd.conf hugepages.conf) \
 		$(addprefix $(call at,$(unitdir))/,$(units) cnre.slice) \
 		$(call at,$(sysusersdir))/cnre.conf $(call at,$(tmpfilesdir))/cnre.conf
 	-rmdir $(call at,$(includedir))/cnre $(call at,$(docdir)) 2>/dev/null

@@ -6,7 +6,7 @@
 #include <string.h>
 
 const struct verb *const verb_table[] = {&verb_status, &verb_stats,  &verb_clients, &verb_layers, &verb_kv,
-					 &verb_set,    &verb_policy, &verb_reset,   &verb_trace,  NULL};
+					 &verb_set,    &verb_policy, &verb_reset,   &verb_trace,   &verb_inspect, NULL};
 
 const struct verb *verb_find(const char *name)
 {

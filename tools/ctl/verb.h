@@ -56,6 +56,7 @@ extern const struct verb verb_set;
 extern const struct verb verb_policy;
 extern const struct verb verb_trace;
 extern const struct verb verb_reset;
+extern const struct verb verb_inspect;
 
 /* For verbs that take no arguments. */
 int verb_request_bare(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES]);
