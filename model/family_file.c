@@ -216,7 +216,10 @@ static const struct {
 	{"gate-down-up", 3, {FAMILY_GATE, FAMILY_DOWN, FAMILY_UP}},
 };
 
-/* %L, %M and %E are the only ones, and at most one of each of those that `allowed` names. 1 it is so. */
+/*
+ * 1: of %L, %M and %E it has only those that `allowed` names, each at most once, and a number that stands for one ends where
+ * it does: no other digits follow it.
+ */
 static int is_pattern(const char *text, const char *allowed)
 {
 	unsigned seen = 0;
@@ -224,7 +227,8 @@ static int is_pattern(const char *text, const char *allowed)
 	for (const char *at = strchr(text, '%'); at != NULL; at = strchr(at + 2, '%')) {
 		const char *which = at[1] == '\0' ? NULL : strchr(allowed, at[1]);
 
-		if (which == NULL || (seen & 1u << (which - allowed)) != 0)
+		if (which == NULL || (seen & 1u << (which - allowed)) != 0 || at[2] == '%' ||
+		    isdigit((unsigned char)at[2]))
 			return 0;
 		seen |= 1u << (which - allowed);
 	}
@@ -238,11 +242,12 @@ static void take_stems(struct run *run, const char **list, const char *name, con
 	take_words(run, list, FAMILY_STEMS_MAX, value);
 	for (; list[i] != NULL; i++) {
 		int has_layer = strstr(list[i], "%L") != NULL, has_row = strstr(list[i], "%M") != NULL;
+		size_t length = strlen(list[i]);
 
-		if (has_layer == has_row || !is_pattern(list[i], "LM"))
+		if (has_layer == has_row || !is_pattern(list[i], "LM") || list[i][length - 2] == '%')
 			(void)fail(run, -EINVAL,
-				   "%s: %.64s: must have one %%L for the layer, or one %%M for a row after the last, and no "
-				   "other %%",
+				   "%s: %.64s: must have one %%L for the layer, or one %%M for a row after the last, no other "
+				   "%%, and behind it no digit but some text",
 				   name, list[i]);
 	}
 }
@@ -282,7 +287,8 @@ static void take_pattern(struct run *run, size_t content, int is_scale, const ch
 		return;
 	}
 	if (!is_pattern(value, "E")) {
-		(void)fail(run, -EINVAL, "%s: %.64s: may have one %%E for the expert, and no other %%", name, value);
+		(void)fail(run, -EINVAL, "%s: %.64s: may have one %%E for the expert, no other %%, and no digit behind it", name,
+			   value);
 		return;
 	}
 	*index = (uint8_t)run->file->family.name_count; /* 2 * FAMILY_BLOCKS_MAX at most */
