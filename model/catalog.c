@@ -37,10 +37,11 @@ static int read_family(const struct model_config *config, const struct family_fi
 		return cnre_message(message, MODEL_MESSAGE_BYTES, -EBADMSG, "config.json: model_type is missing");
 	*ret_family = own != NULL && family_has_type(own, model_type) ? own : family_find(model_type);
 	if (*ret_family == NULL)
-		return cnre_message(message, MODEL_MESSAGE_BYTES, -ENOTSUP,
-				    "config.json: model_type %.64s is not known; known are: %s; describe others in a file "
-				    "(--family)",
-				    model_type, family_list(known, sizeof known));
+		return cnre_message(
+			message, MODEL_MESSAGE_BYTES, -ENOTSUP,
+			"config.json: model_type %.64s is not known; known are: %s; describe others in a file "
+			"(--family)",
+			model_type, family_list(known, sizeof known));
 	return 0;
 }
 
@@ -124,7 +125,8 @@ static int read_identity(struct model_catalog *catalog, char *message)
 	return result;
 }
 
-static int read_checkpoint(struct model_catalog *catalog, int directory_fd, const struct family_file *file, char *message)
+static int read_checkpoint(struct model_catalog *catalog, int directory_fd, const struct family_file *file,
+			   char *message)
 {
 	const struct family *family = NULL;
 	struct family_extents extents = {0};

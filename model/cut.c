@@ -15,8 +15,8 @@
 /* One tensor of weights as this expert has it, and that of its scales. */
 struct pair {
 	const struct found *weight, *scale; /* scale NULL: none is there */
-	uint32_t slices;                  /* experts that a shared tensor is cut into */
-	uint32_t slice;                   /* which of them */
+	uint32_t slices;                    /* experts that a shared tensor is cut into */
+	uint32_t slice;                     /* which of them */
 };
 
 static uint32_t extent(const struct family_extents *extents, uint8_t which)
@@ -30,7 +30,7 @@ static uint32_t extent(const struct family_extents *extents, uint8_t which)
 struct measure {
 	struct model_part_shape weight[FAMILY_BLOCKS_MAX], scale[FAMILY_BLOCKS_MAX];
 	uint64_t weight_bytes, scale_bytes;
-	uint32_t rows, columns;           /* of a tensor that shows them: columns 0 where its matrices have different ones */
+	uint32_t rows, columns; /* of a tensor that shows them: columns 0 where its matrices have different ones */
 };
 
 static void take_measure(const struct cut *cut, const struct family_tensor *tensor, const struct encoding *encoding,
@@ -44,7 +44,8 @@ static void take_measure(const struct cut *cut, const struct family_tensor *tens
 		encoding_weight_part(encoding, rows, columns, pair->weight->dtype, &measure->weight[i]);
 		measure->weight_bytes += measure->weight[i].bytes;
 		measure->rows += rows;
-		measure->columns = i > 0 && measure->columns != measure->weight[i].columns ? 0 : measure->weight[i].columns;
+		measure->columns = i > 0 && measure->columns != measure->weight[i].columns ? 0
+											   : measure->weight[i].columns;
 		if (encoding->scales == ENCODING_NO_SCALES)
 			continue;
 		encoding_scale_part(encoding, rows, columns, pair->scale == NULL ? MODEL_F32 : pair->scale->dtype,
@@ -93,8 +94,8 @@ static int fits(const struct family_tensor *tensor, const struct encoding *encod
 }
 
 /* Sets the first that fits. 1 set, 0 none fits, -1 it had to be the only one and is not. */
-static int choose_encoding(const struct cut *cut, const struct family_layout *layout, const struct family_tensor *tensor,
-			   const struct pair *pair, struct encoding *ret_encoding)
+static int choose_encoding(const struct cut *cut, const struct family_layout *layout,
+			   const struct family_tensor *tensor, const struct pair *pair, struct encoding *ret_encoding)
 {
 	struct encoding encoding;
 	struct measure measure;
@@ -219,7 +220,8 @@ static struct encoding nearest_encoding(const struct cut *cut, const struct fami
 	for (uint32_t i = 0; layout->encodings[i] != NULL; i++) {
 		struct encoding encoding = encoding_set_group(layout->encodings[i], cut->extents->group);
 		int is_like = (encoding.stored & ENCODING_STORED(pair->weight->dtype)) != 0 &&
-			      (encoding.scales != ENCODING_NO_SCALES) == (pair->scale != NULL) && !encoding.must_be_sole;
+			      (encoding.scales != ENCODING_NO_SCALES) == (pair->scale != NULL) &&
+			      !encoding.must_be_sole;
 
 		if (is_like && is_right_weight(cut, tensor, &encoding, pair))
 			return encoding;
@@ -247,11 +249,12 @@ static int refuse_form(const struct cut *cut, const struct cut_place *place, con
 	take_measure(cut, tensor, &nearest, pair, &measure);
 	needs = (is_scale ? measure.scale_bytes : measure.weight_bytes) * (wrong->is_shared ? pair->slices : 1);
 	(void)cut_name(cut, place, is_scale ? tensor->scale_name : tensor->name, text, sizeof text);
-	return refuse(cut,
-		      "%s: tensor %s: %llu bytes in a dtype or shape that no format of family %s has (as %s it needs %llu): "
-		      "convert the checkpoint again",
-		      cut->catalog->shard[wrong->shard].name, text, (unsigned long long)wrong->bytes, cut->family->name,
-		      nearest.name, (unsigned long long)needs);
+	return refuse(
+		cut,
+		"%s: tensor %s: %llu bytes in a dtype or shape that no format of family %s has (as %s it needs %llu): "
+		"convert the checkpoint again",
+		cut->catalog->shard[wrong->shard].name, text, (unsigned long long)wrong->bytes, cut->family->name,
+		nearest.name, (unsigned long long)needs);
 }
 
 static int refuse_ambiguous(const struct cut *cut, const struct cut_place *place, const struct family_tensor *tensor,
@@ -259,8 +262,9 @@ static int refuse_ambiguous(const struct cut *cut, const struct cut_place *place
 {
 	char text[NAME_BYTES];
 
-	return refuse(cut, "tensor %s: its bytes are %s and something else: no engine can tell, convert it to another format",
-		      cut_name(cut, place, tensor->name, text, sizeof text), encoding->name);
+	return refuse(
+		cut, "tensor %s: its bytes are %s and something else: no engine can tell, convert it to another format",
+		cut_name(cut, place, tensor->name, text, sizeof text), encoding->name);
 }
 
 /* ---- layouts ---- */
@@ -347,8 +351,8 @@ int cut_expert(const struct cut *cut, const struct cut_place *place, struct mode
 			return result;
 	}
 	if (count_all(cut, place) > count_present(cut, place, layout))
-		return refuse(cut, "layer %u expert %u has tensors of two formats: convert the checkpoint again", place->row,
-			      place->expert);
+		return refuse(cut, "layer %u expert %u has tensors of two formats: convert the checkpoint again",
+			      place->row, place->expert);
 	name_format(shape, encodings, layout->tensor_count);
 	return 0;
 }

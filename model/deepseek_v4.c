@@ -11,8 +11,8 @@
 enum { GATE, GATE_SCALE, DOWN, DOWN_SCALE, UP, UP_SCALE };
 
 static const char *const names[] = {
-	[GATE] = "%E.w1.weight", [GATE_SCALE] = "%E.w1.scale", [DOWN] = "%E.w2.weight", [DOWN_SCALE] = "%E.w2.scale",
-	[UP] = "%E.w3.weight",	 [UP_SCALE] = "%E.w3.scale",
+	[GATE] = "%E.w1.weight",      [GATE_SCALE] = "%E.w1.scale", [DOWN] = "%E.w2.weight",
+	[DOWN_SCALE] = "%E.w2.scale", [UP] = "%E.w3.weight",        [UP_SCALE] = "%E.w3.scale",
 };
 static const char *const model_types_v4[] = {"deepseek_v4", NULL};
 static const char *const model_types_v41[] = {"deepseek_v41", "deepseek_v41_text", NULL};
@@ -30,13 +30,13 @@ static const struct family_layout layouts[] = {
 	},
 };
 
-#define DEEPSEEK                                                                                                       \
-	.capabilities = MODEL_CAP_EXPERT_CACHE | MODEL_CAP_DIRECT_IO, .state = FAMILY_STATE_POINTS,                    \
-	.every_layer_is_sparse = 1, .mtp_rows = FAMILY_MTP_MAX, .layers = {{"num_hidden_layers", NULL}},               \
-	.experts = {{"n_routed_experts", NULL}}, .top_k = {{"num_experts_per_tok", NULL}},                             \
-	.hidden = {{"hidden_size", NULL}}, .intermediate = {{"moe_intermediate_size", NULL}}, .stems = stems,          \
-	.routers = routers, .name_count = CNRE_COUNT_OF(names), .layout_count = CNRE_COUNT_OF(layouts),                \
-	.names = names, .layouts = layouts,                                                                            \
+#define DEEPSEEK                                                                                              \
+	.capabilities = MODEL_CAP_EXPERT_CACHE | MODEL_CAP_DIRECT_IO, .state = FAMILY_STATE_POINTS,           \
+	.every_layer_is_sparse = 1, .mtp_rows = FAMILY_MTP_MAX, .layers = {{"num_hidden_layers", NULL}},      \
+	.experts = {{"n_routed_experts", NULL}}, .top_k = {{"num_experts_per_tok", NULL}},                    \
+	.hidden = {{"hidden_size", NULL}}, .intermediate = {{"moe_intermediate_size", NULL}}, .stems = stems, \
+	.routers = routers, .name_count = CNRE_COUNT_OF(names), .layout_count = CNRE_COUNT_OF(layouts),       \
+	.names = names, .layouts = layouts,                                                                   \
 	.note = "rows may be packed by the engine for its kernels: never in place, the bytes are everybody's"
 
 const struct family family_deepseek_v4 = {.name = "deepseek_v4", .model_types = model_types_v4, DEEPSEEK};

@@ -78,10 +78,10 @@ const struct encoding encoding_fp8_b128 = {.name = "fp8-b128",
 					   .block_columns = 128};
 
 static const struct encoding *const all[] = {
-	&encoding_bf16,	    &encoding_f16,	&encoding_f32,	    &encoding_int8_row,	 &encoding_int4_row,
-	&encoding_int2_row, &encoding_int4_g16, &encoding_int4_g32, &encoding_int4_g48,	 &encoding_int4_g64,
+	&encoding_bf16,     &encoding_f16,       &encoding_f32,       &encoding_int8_row,  &encoding_int4_row,
+	&encoding_int2_row, &encoding_int4_g16,  &encoding_int4_g32,  &encoding_int4_g48,  &encoding_int4_g64,
 	&encoding_int4_g96, &encoding_int4_g128, &encoding_int4_g192, &encoding_int4_g256, &encoding_int3_g64,
-	&encoding_e8,	    &encoding_mxfp4,	&encoding_fp8_b128,
+	&encoding_e8,       &encoding_mxfp4,     &encoding_fp8_b128,
 };
 _Static_assert(CNRE_COUNT_OF(all) <= ENCODING_LIST_MAX, "a layout may list all of them");
 

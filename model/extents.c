@@ -54,19 +54,20 @@ static int read_sizes(const struct model_config *config, const struct family *fa
 	result = read_count(config, family->layers, MODEL_LAYERS_MAX - family->mtp_rows, &extents->layers,
 			    &extents->layers_key, message);
 	if (result == 0)
-		result = read_count(config, family->experts, MODEL_EXPERTS_MAX, &extents->experts, &extents->experts_key,
-				    message);
+		result = read_count(config, family->experts, MODEL_EXPERTS_MAX, &extents->experts,
+				    &extents->experts_key, message);
 	if (result == 0)
 		result = read_count(config, family->top_k, extents->experts, &extents->top_k, NULL, message);
 	if (result == 0)
 		result = read_count(config, family->hidden, MODEL_EXTENT_MAX, &extents->hidden, NULL, message);
 	if (result == 0)
-		result = read_count(config, family->intermediate, MODEL_EXTENT_MAX, &extents->intermediate, NULL, message);
+		result = read_count(config, family->intermediate, MODEL_EXTENT_MAX, &extents->intermediate, NULL,
+				    message);
 	return result;
 }
 
-static int read_rows_after(const struct model_config *config, const struct family *family, struct family_extents *extents,
-			   char *message)
+static int read_rows_after(const struct model_config *config, const struct family *family,
+			   struct family_extents *extents, char *message)
 {
 	int result;
 

@@ -10,8 +10,8 @@
 #define DIGITS_MAX 6
 
 const struct family *const family_table[] = {
-	&family_glm,	&family_glm53,	&family_kimi_k3,     &family_inkling,	   &family_olmoe, &family_qwen36,
-	&family_qwen38, &family_deepseek_v4, &family_deepseek_v41, &family_mimo, NULL,
+	&family_glm,    &family_glm53,       &family_kimi_k3,      &family_inkling, &family_olmoe, &family_qwen36,
+	&family_qwen38, &family_deepseek_v4, &family_deepseek_v41, &family_mimo,    NULL,
 };
 
 int family_has_type(const struct family *family, const char *model_type)
@@ -122,7 +122,8 @@ int family_match_router(const struct family *family, const char *name, struct fa
 	return 0;
 }
 
-static size_t add_pattern(const char *pattern, const struct family_place *place, char *text, size_t text_bytes, size_t used)
+static size_t add_pattern(const char *pattern, const struct family_place *place, char *text, size_t text_bytes,
+			  size_t used)
 {
 	for (; *pattern != '\0' && used < text_bytes; pattern++) {
 		if (*pattern == '%')
@@ -134,7 +135,8 @@ static size_t add_pattern(const char *pattern, const struct family_place *place,
 	return used;
 }
 
-const char *family_make_name(const struct family *family, const struct family_place *place, char *text, size_t text_bytes)
+const char *family_make_name(const struct family *family, const struct family_place *place, char *text,
+			     size_t text_bytes)
 {
 	size_t used;
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORDS_MAX 128u /* all lists have fewer */
+#define WORDS_MAX 128u        /* all lists have fewer */
 #define FAMILY_NAME_BYTES 32u /* of struct model_catalog */
 
 struct family_file {
@@ -245,10 +245,11 @@ static void take_stems(struct run *run, const char **list, const char *name, con
 		size_t length = strlen(list[i]);
 
 		if (has_layer == has_row || !is_pattern(list[i], "LM") || list[i][length - 2] == '%')
-			(void)fail(run, -EINVAL,
-				   "%s: %.64s: must have one %%L for the layer, or one %%M for a row after the last, no other "
-				   "%%, and behind it no digit but some text",
-				   name, list[i]);
+			(void)fail(
+				run, -EINVAL,
+				"%s: %.64s: must have one %%L for the layer, or one %%M for a row after the last, no other "
+				"%%, and behind it no digit but some text",
+				name, list[i]);
 	}
 }
 
@@ -267,9 +268,8 @@ static struct family_tensor *tensor_of(struct run *run, size_t content)
 		return NULL;
 	}
 	tensor = &layout->tensor[layout->tensor_count++];
-	*tensor = (struct family_tensor){.name = FAMILY_NO_NAME,
-					 .scale_name = FAMILY_NO_NAME,
-					 .block_count = contents[content].block_count};
+	*tensor = (struct family_tensor){
+		.name = FAMILY_NO_NAME, .scale_name = FAMILY_NO_NAME, .block_count = contents[content].block_count};
 	memcpy(tensor->block, contents[content].block, sizeof tensor->block);
 	return tensor;
 }
@@ -287,7 +287,8 @@ static void take_pattern(struct run *run, size_t content, int is_scale, const ch
 		return;
 	}
 	if (!is_pattern(value, "E")) {
-		(void)fail(run, -EINVAL, "%s: %.64s: may have one %%E for the expert, no other %%, and no digit behind it", name,
+		(void)fail(run, -EINVAL,
+			   "%s: %.64s: may have one %%E for the expert, no other %%, and no digit behind it", name,
 			   value);
 		return;
 	}
@@ -341,10 +342,11 @@ static void take_experts(struct run *run, const char *name, const char *value)
 			take_pattern(run, i, is_scale, name, value);
 			return;
 		}
-	(void)fail(run, -EINVAL,
-		   "%.64s: not known in [experts]: stem, router, formats, and gate, up, down, gate-up, up-gate, gate-up-down, "
-		   "gate-down-up, each with -scale too, are",
-		   name);
+	(void)fail(
+		run, -EINVAL,
+		"%.64s: not known in [experts]: stem, router, formats, and gate, up, down, gate-up, up-gate, gate-up-down, "
+		"gate-down-up, each with -scale too, are",
+		name);
 }
 
 /* ---- the file ---- */
@@ -404,7 +406,8 @@ static int check_roles(struct run *run)
 		const struct family_tensor *tensor = &layout->tensor[i];
 
 		if (tensor->name == FAMILY_NO_NAME)
-			return fail(run, -EINVAL, "[experts]: scales are named without the weights that they belong to");
+			return fail(run, -EINVAL,
+				    "[experts]: scales are named without the weights that they belong to");
 		for (uint32_t k = 0; k < tensor->block_count; k++) {
 			if ((seen & 1u << tensor->block[k].role) != 0)
 				return fail(run, -EINVAL, "[experts]: gate, up or down lies in two tensors");
@@ -412,7 +415,8 @@ static int check_roles(struct run *run)
 		}
 	}
 	if (seen != (1u << MODEL_GATE | 1u << MODEL_UP | 1u << MODEL_DOWN))
-		return fail(run, -EINVAL, "[experts]: gate, up and down must each be named: alone, or as gate-up and the like");
+		return fail(run, -EINVAL,
+			    "[experts]: gate, up and down must each be named: alone, or as gate-up and the like");
 	return 0;
 }
 
@@ -449,7 +453,8 @@ static int check_scales(struct run *run)
 		for (uint32_t k = 0; file->encodings[k] != NULL; k++)
 			if (file->encodings[k]->scales != ENCODING_NO_SCALES &&
 			    file->layout.tensor[i].scale_name == FAMILY_NO_NAME)
-				return fail(run, -EINVAL, "[experts]: %s has scales, but a tensor has no -scale beside it",
+				return fail(run, -EINVAL,
+					    "[experts]: %s has scales, but a tensor has no -scale beside it",
 					    file->encodings[k]->name);
 	return 0;
 }

@@ -12,18 +12,20 @@
 enum { GATE, GATE_SCALE, UP, UP_SCALE, DOWN, DOWN_SCALE };
 
 static const char *const names[] = {
-	[GATE] = "%E.gate_proj.weight",	    [GATE_SCALE] = "%E.gate_proj.weight.qs",
-	[UP] = "%E.up_proj.weight",	    [UP_SCALE] = "%E.up_proj.weight.qs",
-	[DOWN] = "%E.down_proj.weight",	    [DOWN_SCALE] = "%E.down_proj.weight.qs",
+	[GATE] = "%E.gate_proj.weight", [GATE_SCALE] = "%E.gate_proj.weight.qs",
+	[UP] = "%E.up_proj.weight",     [UP_SCALE] = "%E.up_proj.weight.qs",
+	[DOWN] = "%E.down_proj.weight", [DOWN_SCALE] = "%E.down_proj.weight.qs",
 };
 static const char *const model_types[] = {"glm_moe_dsa", "glm5_moe", "glm", NULL};
 static const char *const stems[] = {"model.layers.%L.mlp.experts.", NULL};
 static const char *const routers[] = {"model.layers.%L.mlp.gate.weight", NULL};
 static const struct encoding *const encodings[] = {
-	&encoding_e8,	     &encoding_int8_row,  &encoding_int4_row,  &encoding_int4_g16, &encoding_int4_g32,
-	&encoding_int4_g48,  &encoding_int4_g64,  &encoding_int4_g96,  &encoding_int4_g128, &encoding_int4_g192,
-	&encoding_int4_g256, &encoding_int2_row,  &encoding_int3_g64,  &encoding_fp8_b128, &encoding_bf16,
-	&encoding_f16,	     &encoding_f32,	  NULL,
+	&encoding_e8,        &encoding_int8_row,  &encoding_int4_row,
+	&encoding_int4_g16,  &encoding_int4_g32,  &encoding_int4_g48,
+	&encoding_int4_g64,  &encoding_int4_g96,  &encoding_int4_g128,
+	&encoding_int4_g192, &encoding_int4_g256, &encoding_int2_row,
+	&encoding_int3_g64,  &encoding_fp8_b128,  &encoding_bf16,
+	&encoding_f16,       &encoding_f32,       NULL,
 };
 
 static const struct family_layout layouts[] = {

@@ -10,14 +10,15 @@
 enum { GATE, GATE_SCALE, UP, UP_SCALE, DOWN, DOWN_SCALE };
 
 static const char *const names[] = {
-	[GATE] = "%E.gate_proj.weight",	    [GATE_SCALE] = "%E.gate_proj.weight.qs",
-	[UP] = "%E.up_proj.weight",	    [UP_SCALE] = "%E.up_proj.weight.qs",
-	[DOWN] = "%E.down_proj.weight",	    [DOWN_SCALE] = "%E.down_proj.weight.qs",
+	[GATE] = "%E.gate_proj.weight", [GATE_SCALE] = "%E.gate_proj.weight.qs",
+	[UP] = "%E.up_proj.weight",     [UP_SCALE] = "%E.up_proj.weight.qs",
+	[DOWN] = "%E.down_proj.weight", [DOWN_SCALE] = "%E.down_proj.weight.qs",
 };
 static const char *const model_types[] = {"glm5_next", "glm5_next_text", NULL};
-static const char *const stems[] = {"model.language_model.layers.%L.mlp.experts.", "model.layers.%L.mlp.experts.", NULL};
-static const char *const routers[] = {"model.language_model.layers.%L.mlp.gate.weight", "model.layers.%L.mlp.gate.weight",
-				      NULL};
+static const char *const stems[] = {"model.language_model.layers.%L.mlp.experts.", "model.layers.%L.mlp.experts.",
+				    NULL};
+static const char *const routers[] = {"model.language_model.layers.%L.mlp.gate.weight",
+				      "model.layers.%L.mlp.gate.weight", NULL};
 static const struct encoding *const encodings[] = {&encoding_int4_g64, NULL};
 
 static const struct family_layout layouts[] = {

@@ -19,7 +19,7 @@ static const char *const names[] = {
 static const char *const model_types[] = {"inkling_mm_model", "inkling", NULL};
 static const char *const stems[] = {"model.layers.%L.mlp.experts.", NULL};
 static const struct encoding *const encodings[] = {&encoding_int8_row, &encoding_int4_row, &encoding_bf16,
-						   &encoding_f16,      &encoding_f32,	   NULL};
+						   &encoding_f16,      &encoding_f32,      NULL};
 
 static const struct family_layout layouts[] = {
 	{

@@ -11,9 +11,8 @@
 enum { GATE, GATE_SCALE, DOWN, DOWN_SCALE, UP, UP_SCALE };
 
 static const char *const names[] = {
-	[GATE] = "%E.w1.weight_packed", [GATE_SCALE] = "%E.w1.weight_scale",
-	[DOWN] = "%E.w2.weight_packed", [DOWN_SCALE] = "%E.w2.weight_scale",
-	[UP] = "%E.w3.weight_packed",	[UP_SCALE] = "%E.w3.weight_scale",
+	[GATE] = "%E.w1.weight_packed",      [GATE_SCALE] = "%E.w1.weight_scale", [DOWN] = "%E.w2.weight_packed",
+	[DOWN_SCALE] = "%E.w2.weight_scale", [UP] = "%E.w3.weight_packed",        [UP_SCALE] = "%E.w3.weight_scale",
 };
 static const char *const model_types[] = {"kimi_k3", "kimi_linear", NULL};
 static const char *const stems[] = {"language_model.model.layers.%L.block_sparse_moe.experts.",

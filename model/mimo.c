@@ -10,9 +10,9 @@
 enum { DOWN, DOWN_SCALE, GATE, GATE_SCALE, UP, UP_SCALE };
 
 static const char *const names[] = {
-	[DOWN] = "%E.down_proj.weight",	    [DOWN_SCALE] = "%E.down_proj.weight_scale",
-	[GATE] = "%E.gate_proj.weight",	    [GATE_SCALE] = "%E.gate_proj.weight_scale",
-	[UP] = "%E.up_proj.weight",	    [UP_SCALE] = "%E.up_proj.weight_scale",
+	[DOWN] = "%E.down_proj.weight", [DOWN_SCALE] = "%E.down_proj.weight_scale",
+	[GATE] = "%E.gate_proj.weight", [GATE_SCALE] = "%E.gate_proj.weight_scale",
+	[UP] = "%E.up_proj.weight",     [UP_SCALE] = "%E.up_proj.weight_scale",
 };
 static const char *const model_types[] = {"mimo_v2", NULL};
 static const char *const stems[] = {"model.layers.%L.mlp.experts.", NULL};

@@ -10,10 +10,7 @@
 enum { MERGED, SCALES, GATE, UP, DOWN };
 
 static const char *const names[] = {
-	[MERGED] = "%E.merged_weight",
-	[SCALES] = "%E.qs",
-	[GATE] = "%E.gate_proj.weight",
-	[UP] = "%E.up_proj.weight",
+	[MERGED] = "%E.merged_weight",  [SCALES] = "%E.qs", [GATE] = "%E.gate_proj.weight", [UP] = "%E.up_proj.weight",
 	[DOWN] = "%E.down_proj.weight",
 };
 static const char *const model_types[] = {"olmoe", NULL};

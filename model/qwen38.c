@@ -10,17 +10,19 @@
 enum { GATE, GATE_SCALE, UP, UP_SCALE, DOWN, DOWN_SCALE, ALL_GATE_UP, ALL_DOWN };
 
 static const char *const names[] = {
-	[GATE] = "%E.gate_proj.weight",	[GATE_SCALE] = "%E.gate_proj.weight_scale_inv",
-	[UP] = "%E.up_proj.weight",	[UP_SCALE] = "%E.up_proj.weight_scale_inv",
+	[GATE] = "%E.gate_proj.weight", [GATE_SCALE] = "%E.gate_proj.weight_scale_inv",
+	[UP] = "%E.up_proj.weight",     [UP_SCALE] = "%E.up_proj.weight_scale_inv",
 	[DOWN] = "%E.down_proj.weight", [DOWN_SCALE] = "%E.down_proj.weight_scale_inv",
 	[ALL_GATE_UP] = "gate_up_proj", [ALL_DOWN] = "down_proj",
 };
 static const char *const model_types[] = {"qwen4_exp", "qwen4_exp_text", NULL};
 static const char *const stems[] = {"model.language_model.layers.%L.mlp.experts.", "model.layers.%L.mlp.experts.",
 				    "language_model.layers.%L.mlp.experts.", "layers.%L.mlp.experts.", NULL};
-static const char *const routers[] = {"model.language_model.layers.%L.mlp.gate.weight", "model.layers.%L.mlp.gate.weight",
-				      "language_model.layers.%L.mlp.gate.weight", "layers.%L.mlp.gate.weight", NULL};
-static const struct encoding *const encodings[] = {&encoding_fp8_b128, &encoding_bf16, &encoding_f16, &encoding_f32, NULL};
+static const char *const routers[] = {"model.language_model.layers.%L.mlp.gate.weight",
+				      "model.layers.%L.mlp.gate.weight", "language_model.layers.%L.mlp.gate.weight",
+				      "layers.%L.mlp.gate.weight", NULL};
+static const struct encoding *const encodings[] = {&encoding_fp8_b128, &encoding_bf16, &encoding_f16, &encoding_f32,
+						   NULL};
 static const struct encoding *const plain[] = {&encoding_bf16, &encoding_f16, &encoding_f32, NULL};
 
 static const struct family_layout layouts[] = {

@@ -221,13 +221,14 @@ Test(ctl_inspect, a_family_from_a_file_is_said_to_be_described)
 	json_t *answer = NULL;
 
 	folder_write(&folder, "config.json", config, sizeof config - 1);
-	folder_write_shard(&folder, "model.safetensors",
-			   "{\"model.layers.0.block_sparse_moe.experts.0.w1.weight\":{\"dtype\":\"BF16\",\"shape\":[2,4],"
-			   "\"data_offsets\":[0,16]},\"model.layers.0.block_sparse_moe.experts.0.w2.weight\":{\"dtype\":"
-			   "\"BF16\",\"shape\":[4,2],\"data_offsets\":[16,32]},"
-			   "\"model.layers.0.block_sparse_moe.experts.0.w3.weight\":{\"dtype\":\"BF16\",\"shape\":[2,4],"
-			   "\"data_offsets\":[32,48]}}",
-			   48);
+	folder_write_shard(
+		&folder, "model.safetensors",
+		"{\"model.layers.0.block_sparse_moe.experts.0.w1.weight\":{\"dtype\":\"BF16\",\"shape\":[2,4],"
+		"\"data_offsets\":[0,16]},\"model.layers.0.block_sparse_moe.experts.0.w2.weight\":{\"dtype\":"
+		"\"BF16\",\"shape\":[4,2],\"data_offsets\":[16,32]},"
+		"\"model.layers.0.block_sparse_moe.experts.0.w3.weight\":{\"dtype\":\"BF16\",\"shape\":[2,4],"
+		"\"data_offsets\":[32,48]}}",
+		48);
 	cr_assert_eq(inspect_model(&words, &answer, message), 0, "%s", message);
 	cr_expect_str_eq(json_string_value(json_object_get(answer, "family")), "mixtral");
 	cr_expect(json_is_true(json_object_get(answer, "described")));

@@ -47,8 +47,8 @@ static struct header start(void)
 	return (struct header){.text = calloc(1, HEADER_BYTES)};
 }
 
-__attribute__((format(printf, 5, 6))) static void add(struct header *header, const char *dtype, const char *shape, uint64_t bytes,
-						      const char *format, ...)
+__attribute__((format(printf, 5, 6))) static void add(struct header *header, const char *dtype, const char *shape,
+						      uint64_t bytes, const char *format, ...)
 {
 	char name[256];
 	va_list arguments;
@@ -99,7 +99,7 @@ static void expect_refused(int error, const char *part)
 
 /* ---- GLM: hidden 128, intermediate 64, as Colibri's engine would read it ---- */
 
-#define GLM_CONFIG                                                                                                \
+#define GLM_CONFIG                                                                                                    \
 	"{\"model_type\":\"glm_moe_dsa\",\"num_hidden_layers\":3,\"first_k_dense_replace\":1,\"n_routed_experts\":2," \
 	"\"num_experts_per_tok\":2,\"hidden_size\":128,\"moe_intermediate_size\":64}"
 
@@ -109,7 +109,8 @@ enum glm_format { INT4_ROW, INT4_G64, INT8_ROW, INT4_G64_AND_INT8 };
 static void add_matrix(struct header *header, const char *prefix, const char *which, uint32_t rows, uint32_t columns,
 		       int bits, uint32_t group)
 {
-	uint32_t stored = columns * (uint32_t)bits / 8, scales = rows * (group == 0 ? 1 : (columns + group - 1) / group);
+	uint32_t stored = columns * (uint32_t)bits / 8,
+		 scales = rows * (group == 0 ? 1 : (columns + group - 1) / group);
 	char shape[32];
 
 	(void)snprintf(shape, sizeof shape, "%u,%u", rows, stored);
@@ -196,10 +197,11 @@ static void write_glm_bytes(uint32_t hidden, uint32_t intermediate, struct sizes
 	struct header header = start();
 	char config[512], shape[32];
 
-	(void)snprintf(config, sizeof config,
-		       "{\"model_type\":\"glm\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
-		       "\"hidden_size\":%u,\"moe_intermediate_size\":%u}",
-		       hidden, intermediate);
+	(void)snprintf(
+		config, sizeof config,
+		"{\"model_type\":\"glm\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
+		"\"hidden_size\":%u,\"moe_intermediate_size\":%u}",
+		hidden, intermediate);
 	write_config(config);
 	for (size_t i = 0; i < 3; i++) {
 		struct sizes sizes = i == 2 ? out : in;
@@ -239,7 +241,8 @@ Test(model_cut, bytes_that_fit_several_formats_are_what_the_engine_takes_them_fo
 
 		write_glm_bytes(cases[i].hidden, cases[i].intermediate, cases[i].in, cases[i].out);
 		catalog = opened(folder.path);
-		cr_expect_str_eq(catalog->shape[0].format, cases[i].format, "case %zu: %s", i, catalog->shape[0].format);
+		cr_expect_str_eq(catalog->shape[0].format, cases[i].format, "case %zu: %s", i,
+				 catalog->shape[0].format);
 		(void)model_catalog_close(catalog);
 	}
 }
@@ -260,9 +263,24 @@ Test(model_cut, bytes_of_no_format_are_refused_with_what_the_nearest_needs)
 	expect_refused(-EBADMSG, "as int4-row it needs 512");
 }
 
+/* Somebody's scales belong to somebody's quantised weights. */
+Test(model_cut, scales_beside_plain_weights_are_refused)
+{
+	static const char *const names[] = {"gate", "up", "down"};
+	struct header header = start();
+
+	write_config("{\"model_type\":\"glm\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
+		     "\"hidden_size\":64,\"moe_intermediate_size\":64}");
+	for (size_t i = 0; i < 3; i++)
+		add(&header, "BF16", "64,64", 64 * 64 * 2, "model.layers.0.mlp.experts.0.%s_proj.weight", names[i]);
+	add(&header, "F32", "64", 64 * 4, "model.layers.0.mlp.experts.0.up_proj.weight.qs");
+	finish(&header, "model.safetensors");
+	expect_refused(-EBADMSG, "up_proj.weight: 8192 bytes in a dtype or shape that no format of family glm has");
+}
+
 /* ---- Inkling: slices ---- */
 
-#define INKLING_CONFIG                                                                                       \
+#define INKLING_CONFIG                                                                                          \
 	"{\"model_type\":\"inkling\",\"num_hidden_layers\":1,\"n_routed_experts\":3,\"num_experts_per_tok\":2," \
 	"\"hidden_size\":16,\"moe_intermediate_size\":8}"
 
@@ -331,10 +349,11 @@ static void write_v4_config(const char *more)
 {
 	char config[512];
 
-	(void)snprintf(config, sizeof config,
-		       "{\"model_type\":\"deepseek_v41\",\"text_config\":{\"num_hidden_layers\":1,\"num_experts_per_tok\":6,"
-		       "\"hidden_size\":64,\"moe_intermediate_size\":32%s}}",
-		       more);
+	(void)snprintf(
+		config, sizeof config,
+		"{\"model_type\":\"deepseek_v41\",\"text_config\":{\"num_hidden_layers\":1,\"num_experts_per_tok\":6,"
+		"\"hidden_size\":64,\"moe_intermediate_size\":32%s}}",
+		more);
 	write_config(config);
 }
 
@@ -465,8 +484,9 @@ Test(model_cut, a_tensor_under_two_prefixes_is_a_duplicate)
 {
 	struct header header = start();
 
-	write_config("{\"model_type\":\"glm5_next\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
-		     "\"hidden_size\":64,\"moe_intermediate_size\":64}");
+	write_config(
+		"{\"model_type\":\"glm5_next\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
+		"\"hidden_size\":64,\"moe_intermediate_size\":64}");
 	add(&header, "U8", "64,32", 2048, "model.layers.0.mlp.experts.0.up_proj.weight");
 	add(&header, "U8", "64,32", 2048, "model.language_model.layers.0.mlp.experts.0.up_proj.weight");
 	finish(&header, "model.safetensors");
@@ -521,8 +541,9 @@ Test(model_cut, a_file_with_the_group_is_believed_no_more_than_config_json)
 	};
 	struct header header = start();
 
-	write_config("{\"model_type\":\"qwen3_5_moe\",\"num_hidden_layers\":1,\"num_experts\":1,\"num_experts_per_tok\":1,"
-		     "\"hidden_size\":128,\"moe_intermediate_size\":64}");
+	write_config(
+		"{\"model_type\":\"qwen3_5_moe\",\"num_hidden_layers\":1,\"num_experts\":1,\"num_experts_per_tok\":1,"
+		"\"hidden_size\":128,\"moe_intermediate_size\":64}");
 	add(&header, "U8", "12288", 12288, "model.layers.0.mlp.experts.0.merged_weight");
 	add(&header, "F32", "384", 1536, "model.layers.0.mlp.experts.0.qs");
 	finish(&header, "model.safetensors");
@@ -617,9 +638,12 @@ static void expect_as_in_headers(const struct model_catalog *catalog, const char
 Test(model_cut, the_glm_vector_is_read_part_by_part)
 {
 	static const char *const names[6] = {
-		"model.layers.%u.mlp.experts.%u.gate_proj.weight",    "model.layers.%u.mlp.experts.%u.up_proj.weight",
-		"model.layers.%u.mlp.experts.%u.down_proj.weight",    "model.layers.%u.mlp.experts.%u.gate_proj.weight.qs",
-		"model.layers.%u.mlp.experts.%u.up_proj.weight.qs",   "model.layers.%u.mlp.experts.%u.down_proj.weight.qs",
+		"model.layers.%u.mlp.experts.%u.gate_proj.weight",
+		"model.layers.%u.mlp.experts.%u.up_proj.weight",
+		"model.layers.%u.mlp.experts.%u.down_proj.weight",
+		"model.layers.%u.mlp.experts.%u.gate_proj.weight.qs",
+		"model.layers.%u.mlp.experts.%u.up_proj.weight.qs",
+		"model.layers.%u.mlp.experts.%u.down_proj.weight.qs",
 	};
 	struct model_catalog *catalog = opened(vector("glm-tiny"));
 
@@ -639,8 +663,9 @@ Test(model_cut, the_glm_vector_is_read_part_by_part)
 Test(model_cut, the_deepseek_vector_is_read_part_by_part)
 {
 	static const char *const names[6] = {
-		"layers.%u.ffn.experts.%u.w1.weight", "layers.%u.ffn.experts.%u.w3.weight", "layers.%u.ffn.experts.%u.w2.weight",
-		"layers.%u.ffn.experts.%u.w1.scale",  "layers.%u.ffn.experts.%u.w3.scale",  "layers.%u.ffn.experts.%u.w2.scale",
+		"layers.%u.ffn.experts.%u.w1.weight", "layers.%u.ffn.experts.%u.w3.weight",
+		"layers.%u.ffn.experts.%u.w2.weight", "layers.%u.ffn.experts.%u.w1.scale",
+		"layers.%u.ffn.experts.%u.w3.scale",  "layers.%u.ffn.experts.%u.w2.scale",
 	};
 	struct model_catalog *catalog = opened(vector("deepseek-v4-tiny"));
 	struct model_plan plan;

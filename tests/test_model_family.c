@@ -48,21 +48,22 @@ struct part {
 
 struct expert_case {
 	const char *what, *family, *format, *config;
-	const char *other_text;           /* of OTHER_FILE beside config.json; NULL: it is not there */
+	const char *other_text; /* of OTHER_FILE beside config.json; NULL: it is not there */
 	struct stored tensor[TENSORS_MAX];
 	uint64_t bytes;
-	struct part part[6];              /* by role; dtype 0: none */
+	struct part part[6]; /* by role; dtype 0: none */
 	uint32_t state;
 };
 
-#define SAME_AS_GATE(dtype, rows, columns, block_rows, block_columns) \
-	[MODEL_GATE] = {dtype, rows, columns, block_rows, block_columns}, \
-	[MODEL_UP] = {dtype, rows, columns, block_rows, block_columns}
-#define SAME_SCALES(dtype, rows, columns, block_rows, block_columns) \
-	[MODEL_GATE_SCALE] = {dtype, rows, columns, block_rows, block_columns}, \
-	[MODEL_UP_SCALE] = {dtype, rows, columns, block_rows, block_columns}
+#define SAME_AS_GATE(dtype, rows, columns, block_rows, block_columns)                                         \
+	[MODEL_GATE] = {dtype, rows, columns, block_rows, block_columns}, [MODEL_UP] = {dtype, rows, columns, \
+											block_rows, block_columns}
+#define SAME_SCALES(dtype, rows, columns, block_rows, block_columns)                                          \
+	[MODEL_GATE_SCALE] = {dtype, rows, columns, block_rows, block_columns}, [MODEL_UP_SCALE] = {          \
+											dtype, rows, columns, \
+											block_rows, block_columns}
 
-#define GLM_CONFIG                                                                                              \
+#define GLM_CONFIG                                                                                                  \
 	"{\"model_type\":\"glm_moe_dsa\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1," \
 	"\"hidden_size\":6144,\"moe_intermediate_size\":2048,\"intermediate_size\":12288,\"first_k_dense_replace\":0}"
 #define GLM "model.layers.0.mlp.experts.0."
@@ -72,17 +73,22 @@ struct expert_case {
 		{GLM "down_proj.weight", "U8", out, out_bytes},                                           \
 		{GLM "gate_proj.weight.qs", "F32", in_scales, in_scale_bytes},                            \
 		{GLM "up_proj.weight.qs", "F32", in_scales, in_scale_bytes},                              \
-		{GLM "down_proj.weight.qs", "F32", out_scales, out_scale_bytes}
+	{                                                                                                 \
+		GLM "down_proj.weight.qs", "F32", out_scales, out_scale_bytes                             \
+	}
 
-#define V4_TENSORS(e, in, in_bytes, out, out_bytes, in_scales, in_scale_bytes, out_scales, out_scale_bytes)       \
+#define V4_TENSORS(e, in, in_bytes, out, out_bytes, in_scales, in_scale_bytes, out_scales, out_scale_bytes)           \
 	{e "w1.scale", "F8_E8M0", in_scales, in_scale_bytes}, {e "w2.scale", "F8_E8M0", out_scales, out_scale_bytes}, \
 		{e "w3.scale", "F8_E8M0", in_scales, in_scale_bytes}, {e "w1.weight", "I8", in, in_bytes},            \
-		{e "w2.weight", "I8", out, out_bytes}, {e "w3.weight", "I8", in, in_bytes}
+		{e "w2.weight", "I8", out, out_bytes},                                                                \
+	{                                                                                                             \
+		e "w3.weight", "I8", in, in_bytes                                                                     \
+	}
 
-#define QWEN36_CONFIG                                                                                        \
+#define QWEN36_CONFIG                                                                                               \
 	"{\"model_type\":\"qwen3_5_moe_text\",\"num_hidden_layers\":1,\"num_experts\":1,\"num_experts_per_tok\":1," \
 	"\"hidden_size\":2048,\"moe_intermediate_size\":512}"
-#define QWEN38_CONFIG                                                                                                     \
+#define QWEN38_CONFIG                                                                                                    \
 	"{\"model_type\":\"qwen4_exp\",\"hidden_size\":1280,\"text_config\":{\"num_hidden_layers\":1,\"num_experts\":1," \
 	"\"num_experts_per_tok\":1,\"hidden_size\":2560,\"moe_intermediate_size\":640}}"
 #define QWEN38 "model.language_model.layers.0.mlp.experts."
@@ -94,10 +100,8 @@ static const struct expert_case cases[] = {
 	 .config = GLM_CONFIG,
 	 .tensor = {GLM_TENSORS("2048,3072", 6291456, "6144,1024", 6291456, "2048", 8192, "6144", 24576)},
 	 .bytes = 18915328,
-	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 3072, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 6144, 1024, 0, 0},
-		  SAME_SCALES(CNRE_F32, 2048, 1, 1, 0),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 1, 1, 0}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 3072, 0, 0), [MODEL_DOWN] = {CNRE_U8, 6144, 1024, 0, 0},
+		  SAME_SCALES(CNRE_F32, 2048, 1, 1, 0), [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 1, 1, 0}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "GLM-5.2, int4 in groups of 64",
 	 .family = "glm",
@@ -105,10 +109,8 @@ static const struct expert_case cases[] = {
 	 .config = GLM_CONFIG,
 	 .tensor = {GLM_TENSORS("2048,3072", 6291456, "6144,1024", 6291456, "2048,96", 786432, "196608", 786432)},
 	 .bytes = 21233664,
-	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 3072, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 6144, 1024, 0, 0},
-		  SAME_SCALES(CNRE_F32, 2048, 96, 1, 64),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 32, 1, 64}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 3072, 0, 0), [MODEL_DOWN] = {CNRE_U8, 6144, 1024, 0, 0},
+		  SAME_SCALES(CNRE_F32, 2048, 96, 1, 64), [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 32, 1, 64}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "GLM-5.2, int4 in groups of 128",
 	 .family = "glm",
@@ -116,10 +118,8 @@ static const struct expert_case cases[] = {
 	 .config = GLM_CONFIG,
 	 .tensor = {GLM_TENSORS("2048,3072", 6291456, "6144,1024", 6291456, "98304", 393216, "98304", 393216)},
 	 .bytes = 20054016,
-	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 3072, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 6144, 1024, 0, 0},
-		  SAME_SCALES(CNRE_F32, 2048, 48, 1, 128),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 16, 1, 128}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 3072, 0, 0), [MODEL_DOWN] = {CNRE_U8, 6144, 1024, 0, 0},
+		  SAME_SCALES(CNRE_F32, 2048, 48, 1, 128), [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 16, 1, 128}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "GLM-5.2, int8 rows",
 	 .family = "glm",
@@ -127,10 +127,8 @@ static const struct expert_case cases[] = {
 	 .config = GLM_CONFIG,
 	 .tensor = {GLM_TENSORS("2048,6144", 12582912, "6144,2048", 12582912, "2048", 8192, "6144", 24576)},
 	 .bytes = 37789696,
-	 .part = {SAME_AS_GATE(CNRE_I8, 2048, 6144, 0, 0),
-		  [MODEL_DOWN] = {CNRE_I8, 6144, 2048, 0, 0},
-		  SAME_SCALES(CNRE_F32, 2048, 1, 1, 0),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 1, 1, 0}},
+	 .part = {SAME_AS_GATE(CNRE_I8, 2048, 6144, 0, 0), [MODEL_DOWN] = {CNRE_I8, 6144, 2048, 0, 0},
+		  SAME_SCALES(CNRE_F32, 2048, 1, 1, 0), [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 1, 1, 0}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "GLM-5.2, int2 rows",
 	 .family = "glm",
@@ -138,10 +136,8 @@ static const struct expert_case cases[] = {
 	 .config = GLM_CONFIG,
 	 .tensor = {GLM_TENSORS("2048,1536", 3145728, "6144,512", 3145728, "2048", 8192, "6144", 24576)},
 	 .bytes = 9478144,
-	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 1536, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 6144, 512, 0, 0},
-		  SAME_SCALES(CNRE_F32, 2048, 1, 1, 0),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 1, 1, 0}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 1536, 0, 0), [MODEL_DOWN] = {CNRE_U8, 6144, 512, 0, 0},
+		  SAME_SCALES(CNRE_F32, 2048, 1, 1, 0), [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 1, 1, 0}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "GLM-5.2, int3 in groups of 64",
 	 .family = "glm",
@@ -149,10 +145,8 @@ static const struct expert_case cases[] = {
 	 .config = GLM_CONFIG,
 	 .tensor = {GLM_TENSORS("2048,96,24", 4718592, "4718592", 4718592, "196608", 786432, "196608", 786432)},
 	 .bytes = 16515072,
-	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 2304, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 6144, 768, 0, 0},
-		  SAME_SCALES(CNRE_F32, 2048, 96, 1, 64),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 32, 1, 64}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 2304, 0, 0), [MODEL_DOWN] = {CNRE_U8, 6144, 768, 0, 0},
+		  SAME_SCALES(CNRE_F32, 2048, 96, 1, 64), [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 32, 1, 64}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "GLM-5.2, E8",
 	 .family = "glm",
@@ -160,10 +154,8 @@ static const struct expert_case cases[] = {
 	 .config = GLM_CONFIG,
 	 .tensor = {GLM_TENSORS("2048,2352", 4816896, "6144,784", 4816896, "1", 4, "1", 4)},
 	 .bytes = 14450700,
-	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 2352, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 6144, 784, 0, 0},
-		  SAME_SCALES(CNRE_F32, 1, 1, 0, 0),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 1, 1, 0, 0}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 2352, 0, 0), [MODEL_DOWN] = {CNRE_U8, 6144, 784, 0, 0},
+		  SAME_SCALES(CNRE_F32, 1, 1, 0, 0), [MODEL_DOWN_SCALE] = {CNRE_F32, 1, 1, 0, 0}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "GLM-5.2, FP8 in bytes",
 	 .family = "glm",
@@ -171,10 +163,8 @@ static const struct expert_case cases[] = {
 	 .config = GLM_CONFIG,
 	 .tensor = {GLM_TENSORS("2048,6144", 12582912, "6144,2048", 12582912, "16,48", 3072, "48,16", 3072)},
 	 .bytes = 37757952,
-	 .part = {SAME_AS_GATE(CNRE_F8_E4M3, 2048, 6144, 0, 0),
-		  [MODEL_DOWN] = {CNRE_F8_E4M3, 6144, 2048, 0, 0},
-		  SAME_SCALES(CNRE_F32, 16, 48, 128, 128),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 48, 16, 128, 128}},
+	 .part = {SAME_AS_GATE(CNRE_F8_E4M3, 2048, 6144, 0, 0), [MODEL_DOWN] = {CNRE_F8_E4M3, 6144, 2048, 0, 0},
+		  SAME_SCALES(CNRE_F32, 16, 48, 128, 128), [MODEL_DOWN_SCALE] = {CNRE_F32, 48, 16, 128, 128}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "GLM-5.2, original",
 	 .family = "glm",
@@ -198,53 +188,52 @@ static const struct expert_case cases[] = {
 		    {"model.language_model.layers.0.mlp.experts.0.down_proj.weight", "U8", "4096,1024", 4194304},
 		    {"model.language_model.layers.0.mlp.experts.0.down_proj.weight.qs", "F32", "4096,32", 524288}},
 	 .bytes = 14155776,
-	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 2048, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 4096, 1024, 0, 0},
-		  SAME_SCALES(CNRE_F32, 2048, 64, 1, 64),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 4096, 32, 1, 64}}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 2048, 0, 0), [MODEL_DOWN] = {CNRE_U8, 4096, 1024, 0, 0},
+		  SAME_SCALES(CNRE_F32, 2048, 64, 1, 64), [MODEL_DOWN_SCALE] = {CNRE_F32, 4096, 32, 1, 64}}},
 	{.what = "Kimi K3",
 	 .family = "kimi_k3",
 	 .format = "mxfp4",
-	 .config = "{\"model_type\":\"kimi_k3\",\"text_config\":{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":1,"
-		   "\"num_experts\":1,\"num_experts_per_token\":1,\"hidden_size\":7168,\"routed_expert_hidden_size\":3584,"
-		   "\"moe_intermediate_size\":3072,\"intermediate_size\":18432,\"first_k_dense_replace\":0}}",
+	 .config =
+		 "{\"model_type\":\"kimi_k3\",\"text_config\":{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":1,"
+		 "\"num_experts\":1,\"num_experts_per_token\":1,\"hidden_size\":7168,\"routed_expert_hidden_size\":3584,"
+		 "\"moe_intermediate_size\":3072,\"intermediate_size\":18432,\"first_k_dense_replace\":0}}",
 	 .tensor = {{"language_model.model.layers.0.block_sparse_moe.experts.0.w1.weight_packed", "U8", "3072,1792",
 		     5505024},
-		    {"language_model.model.layers.0.block_sparse_moe.experts.0.w1.weight_scale", "U8", "3072,112", 344064},
+		    {"language_model.model.layers.0.block_sparse_moe.experts.0.w1.weight_scale", "U8", "3072,112",
+		     344064},
 		    {"language_model.model.layers.0.block_sparse_moe.experts.0.w2.weight_packed", "U8", "3584,1536",
 		     5505024},
-		    {"language_model.model.layers.0.block_sparse_moe.experts.0.w2.weight_scale", "U8", "3584,96", 344064},
+		    {"language_model.model.layers.0.block_sparse_moe.experts.0.w2.weight_scale", "U8", "3584,96",
+		     344064},
 		    {"language_model.model.layers.0.block_sparse_moe.experts.0.w3.weight_packed", "U8", "3072,1792",
 		     5505024},
 		    {"language_model.model.layers.0.block_sparse_moe.experts.0.w3.weight_scale", "U8", "3072,112",
 		     344064}},
 	 .bytes = 17547264,
-	 .part = {SAME_AS_GATE(CNRE_U8, 3072, 1792, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 3584, 1536, 0, 0},
-		  SAME_SCALES(CNRE_F8_E8M0, 3072, 112, 1, 32),
-		  [MODEL_DOWN_SCALE] = {CNRE_F8_E8M0, 3584, 96, 1, 32}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 3072, 1792, 0, 0), [MODEL_DOWN] = {CNRE_U8, 3584, 1536, 0, 0},
+		  SAME_SCALES(CNRE_F8_E8M0, 3072, 112, 1, 32), [MODEL_DOWN_SCALE] = {CNRE_F8_E8M0, 3584, 96, 1, 32}},
 	 .state = FAMILY_STATE_POINTS},
 	{.what = "Inkling, int4",
 	 .family = "inkling",
 	 .format = "int4-row",
-	 .config = "{\"model_type\":\"inkling_mm_model\",\"text_config\":{\"num_hidden_layers\":1,\"n_routed_experts\":1,"
-		   "\"num_experts_per_tok\":1,\"hidden_size\":6144,\"intermediate_size\":3072,"
-		   "\"dense_intermediate_size\":24576}}",
+	 .config =
+		 "{\"model_type\":\"inkling_mm_model\",\"text_config\":{\"num_hidden_layers\":1,\"n_routed_experts\":1,"
+		 "\"num_experts_per_tok\":1,\"hidden_size\":6144,\"intermediate_size\":3072,"
+		 "\"dense_intermediate_size\":24576}}",
 	 .tensor = {{"model.layers.0.mlp.experts.gate_up_proj", "U8", "1,6144,3072", 18874368},
 		    {"model.layers.0.mlp.experts.gate_up_proj.qs", "F32", "1,6144", 24576},
 		    {"model.layers.0.mlp.experts.down_proj", "U8", "1,6144,1536", 9437184},
 		    {"model.layers.0.mlp.experts.down_proj.qs", "F32", "1,6144", 24576}},
 	 .bytes = 28360704,
-	 .part = {SAME_AS_GATE(CNRE_U8, 3072, 3072, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 6144, 1536, 0, 0},
-		  SAME_SCALES(CNRE_F32, 3072, 1, 1, 0),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 1, 1, 0}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 3072, 3072, 0, 0), [MODEL_DOWN] = {CNRE_U8, 6144, 1536, 0, 0},
+		  SAME_SCALES(CNRE_F32, 3072, 1, 1, 0), [MODEL_DOWN_SCALE] = {CNRE_F32, 6144, 1, 1, 0}},
 	 .state = FAMILY_STATE_POINTS},
 	{.what = "Inkling, original, with the other key",
 	 .family = "inkling",
 	 .format = "bf16",
-	 .config = "{\"model_type\":\"inkling\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
-		   "\"hidden_size\":64,\"intermediate_size\":512,\"moe_intermediate_size\":32}",
+	 .config =
+		 "{\"model_type\":\"inkling\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
+		 "\"hidden_size\":64,\"intermediate_size\":512,\"moe_intermediate_size\":32}",
 	 .tensor = {{"model.layers.0.mlp.experts.gate_up_proj", "BF16", "1,64,64", 8192},
 		    {"model.layers.0.mlp.experts.down_proj", "BF16", "1,64,32", 4096}},
 	 .bytes = 12288,
@@ -258,10 +247,8 @@ static const struct expert_case cases[] = {
 	 .tensor = {{"model.layers.0.mlp.experts.0.merged_weight", "U8", "6291456", 6291456},
 		    {"model.layers.0.mlp.experts.0.qs", "F32", "4096", 16384}},
 	 .bytes = 6291456 + 16384,
-	 .part = {SAME_AS_GATE(CNRE_I8, 1024, 2048, 0, 0),
-		  [MODEL_DOWN] = {CNRE_I8, 2048, 1024, 0, 0},
-		  SAME_SCALES(CNRE_F32, 1024, 1, 1, 0),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 2048, 1, 1, 0}},
+	 .part = {SAME_AS_GATE(CNRE_I8, 1024, 2048, 0, 0), [MODEL_DOWN] = {CNRE_I8, 2048, 1024, 0, 0},
+		  SAME_SCALES(CNRE_F32, 1024, 1, 1, 0), [MODEL_DOWN_SCALE] = {CNRE_F32, 2048, 1, 1, 0}},
 	 .state = FAMILY_STATE_ANY_TOKEN},
 	{.what = "Qwen3.6, int4 in groups of 64",
 	 .family = "qwen36",
@@ -271,10 +258,8 @@ static const struct expert_case cases[] = {
 	 .tensor = {{"model.layers.0.mlp.experts.0.qs", "F32", "49152", 196608},
 		    {"model.layers.0.mlp.experts.0.merged_weight", "U8", "1572864", 1572864}},
 	 .bytes = 1769472,
-	 .part = {SAME_AS_GATE(CNRE_U8, 512, 1024, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 2048, 256, 0, 0},
-		  SAME_SCALES(CNRE_F32, 512, 32, 1, 64),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 2048, 8, 1, 64}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 512, 1024, 0, 0), [MODEL_DOWN] = {CNRE_U8, 2048, 256, 0, 0},
+		  SAME_SCALES(CNRE_F32, 512, 32, 1, 64), [MODEL_DOWN_SCALE] = {CNRE_F32, 2048, 8, 1, 64}},
 	 .state = FAMILY_STATE_POINTS},
 	{.what = "Qwen3.6, int8 rows",
 	 .family = "qwen36",
@@ -283,10 +268,8 @@ static const struct expert_case cases[] = {
 	 .tensor = {{"model.layers.0.mlp.experts.0.qs", "F32", "3072", 12288},
 		    {"model.layers.0.mlp.experts.0.merged_weight", "I8", "3145728", 3145728}},
 	 .bytes = 3158016,
-	 .part = {SAME_AS_GATE(CNRE_I8, 512, 2048, 0, 0),
-		  [MODEL_DOWN] = {CNRE_I8, 2048, 512, 0, 0},
-		  SAME_SCALES(CNRE_F32, 512, 1, 1, 0),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 2048, 1, 1, 0}},
+	 .part = {SAME_AS_GATE(CNRE_I8, 512, 2048, 0, 0), [MODEL_DOWN] = {CNRE_I8, 2048, 512, 0, 0},
+		  SAME_SCALES(CNRE_F32, 512, 1, 1, 0), [MODEL_DOWN_SCALE] = {CNRE_F32, 2048, 1, 1, 0}},
 	 .state = FAMILY_STATE_POINTS},
 	{.what = "Qwen3.8, FP8 with BF16 scales",
 	 .family = "qwen38",
@@ -299,10 +282,8 @@ static const struct expert_case cases[] = {
 		    {QWEN38 "0.down_proj.weight", "F8_E4M3", "2560,640", 1638400},
 		    {QWEN38 "0.down_proj.weight_scale_inv", "F32", "20,5", 400}},
 	 .bytes = 3 * 1638400 + 800,
-	 .part = {SAME_AS_GATE(CNRE_F8_E4M3, 640, 2560, 0, 0),
-		  [MODEL_DOWN] = {CNRE_F8_E4M3, 2560, 640, 0, 0},
-		  SAME_SCALES(CNRE_BF16, 5, 20, 128, 128),
-		  [MODEL_DOWN_SCALE] = {CNRE_F32, 20, 5, 128, 128}},
+	 .part = {SAME_AS_GATE(CNRE_F8_E4M3, 640, 2560, 0, 0), [MODEL_DOWN] = {CNRE_F8_E4M3, 2560, 640, 0, 0},
+		  SAME_SCALES(CNRE_BF16, 5, 20, 128, 128), [MODEL_DOWN_SCALE] = {CNRE_F32, 20, 5, 128, 128}},
 	 .state = FAMILY_STATE_POINTS},
 	{.what = "Qwen3.8, fused",
 	 .family = "qwen38",
@@ -318,32 +299,29 @@ static const struct expert_case cases[] = {
 	 .format = "mxfp4",
 	 .config = "{\"model_type\":\"deepseek_v4\",\"num_hidden_layers\":1,\"n_routed_experts\":1,"
 		   "\"num_experts_per_tok\":1,\"hidden_size\":4096,\"moe_intermediate_size\":2048}",
-	 .tensor = {V4_TENSORS("layers.0.ffn.experts.0.", "2048,2048", 4194304, "4096,1024", 4194304, "2048,128", 262144,
-			       "4096,64", 262144)},
+	 .tensor = {V4_TENSORS("layers.0.ffn.experts.0.", "2048,2048", 4194304, "4096,1024", 4194304, "2048,128",
+			       262144, "4096,64", 262144)},
 	 .bytes = 13369344,
-	 .part = {SAME_AS_GATE(CNRE_I8, 2048, 2048, 0, 0),
-		  [MODEL_DOWN] = {CNRE_I8, 4096, 1024, 0, 0},
-		  SAME_SCALES(CNRE_F8_E8M0, 2048, 128, 1, 32),
-		  [MODEL_DOWN_SCALE] = {CNRE_F8_E8M0, 4096, 64, 1, 32}},
+	 .part = {SAME_AS_GATE(CNRE_I8, 2048, 2048, 0, 0), [MODEL_DOWN] = {CNRE_I8, 4096, 1024, 0, 0},
+		  SAME_SCALES(CNRE_F8_E8M0, 2048, 128, 1, 32), [MODEL_DOWN_SCALE] = {CNRE_F8_E8M0, 4096, 64, 1, 32}},
 	 .state = FAMILY_STATE_POINTS},
 	{.what = "DeepSeek V4.1 Flash",
 	 .family = "deepseek_v41",
 	 .format = "mxfp4",
 	 .config = "{\"model_type\":\"deepseek_v41\",\"text_config\":{\"num_hidden_layers\":1,\"n_routed_experts\":1,"
 		   "\"num_experts_per_tok\":1,\"hidden_size\":5120,\"moe_intermediate_size\":2304}}",
-	 .tensor = {V4_TENSORS("layers.0.ffn.experts.0.", "2304,2560", 5898240, "5120,1152", 5898240, "2304,160", 368640,
-			       "5120,72", 368640)},
+	 .tensor = {V4_TENSORS("layers.0.ffn.experts.0.", "2304,2560", 5898240, "5120,1152", 5898240, "2304,160",
+			       368640, "5120,72", 368640)},
 	 .bytes = 18800640,
-	 .part = {SAME_AS_GATE(CNRE_I8, 2304, 2560, 0, 0),
-		  [MODEL_DOWN] = {CNRE_I8, 5120, 1152, 0, 0},
-		  SAME_SCALES(CNRE_F8_E8M0, 2304, 160, 1, 32),
-		  [MODEL_DOWN_SCALE] = {CNRE_F8_E8M0, 5120, 72, 1, 32}},
+	 .part = {SAME_AS_GATE(CNRE_I8, 2304, 2560, 0, 0), [MODEL_DOWN] = {CNRE_I8, 5120, 1152, 0, 0},
+		  SAME_SCALES(CNRE_F8_E8M0, 2304, 160, 1, 32), [MODEL_DOWN_SCALE] = {CNRE_F8_E8M0, 5120, 72, 1, 32}},
 	 .state = FAMILY_STATE_POINTS},
 	{.what = "MiMo-V2.6",
 	 .family = "mimo",
 	 .format = "mxfp4",
-	 .config = "{\"model_type\":\"mimo_v2\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
-		   "\"hidden_size\":4096,\"moe_intermediate_size\":2048}",
+	 .config =
+		 "{\"model_type\":\"mimo_v2\",\"num_hidden_layers\":1,\"n_routed_experts\":1,\"num_experts_per_tok\":1,"
+		 "\"hidden_size\":4096,\"moe_intermediate_size\":2048}",
 	 .tensor = {{GLM "down_proj.weight", "U8", "4096,1024", 4194304},
 		    {GLM "down_proj.weight_scale", "U8", "4096,64", 262144},
 		    {GLM "gate_proj.weight", "U8", "2048,2048", 4194304},
@@ -351,10 +329,8 @@ static const struct expert_case cases[] = {
 		    {GLM "up_proj.weight", "U8", "2048,2048", 4194304},
 		    {GLM "up_proj.weight_scale", "U8", "2048,128", 262144}},
 	 .bytes = 13369344,
-	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 2048, 0, 0),
-		  [MODEL_DOWN] = {CNRE_U8, 4096, 1024, 0, 0},
-		  SAME_SCALES(CNRE_F8_E8M0, 2048, 128, 1, 32),
-		  [MODEL_DOWN_SCALE] = {CNRE_F8_E8M0, 4096, 64, 1, 32}},
+	 .part = {SAME_AS_GATE(CNRE_U8, 2048, 2048, 0, 0), [MODEL_DOWN] = {CNRE_U8, 4096, 1024, 0, 0},
+		  SAME_SCALES(CNRE_F8_E8M0, 2048, 128, 1, 32), [MODEL_DOWN_SCALE] = {CNRE_F8_E8M0, 4096, 64, 1, 32}},
 	 .state = FAMILY_STATE_POINTS},
 };
 
@@ -373,8 +349,9 @@ static void write_expert(const struct expert_case *it, uint64_t off[TENSORS_MAX]
 		off[i] = at;
 		used += (size_t)snprintf(header + used, sizeof header - used,
 					 "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
-					 i == 0 ? '{' : ',', it->tensor[i].name, it->tensor[i].dtype, it->tensor[i].shape,
-					 (unsigned long long)at, (unsigned long long)(at + it->tensor[i].bytes));
+					 i == 0 ? '{' : ',', it->tensor[i].name, it->tensor[i].dtype,
+					 it->tensor[i].shape, (unsigned long long)at,
+					 (unsigned long long)(at + it->tensor[i].bytes));
 		at += it->tensor[i].bytes;
 	}
 	(void)snprintf(header + used, sizeof header - used, "}");
@@ -390,13 +367,15 @@ static struct model_catalog *opened(const char *what)
 	return catalog;
 }
 
-static void expect_part(const char *what, uint32_t role, const struct model_part_shape *part, const struct part *expected)
+static void expect_part(const char *what, uint32_t role, const struct model_part_shape *part,
+			const struct part *expected)
 {
 	cr_expect_eq(part->bytes > 0, expected->dtype != 0, "%s: role %u", what, role);
 	cr_expect_eq((int)part->dtype, expected->dtype, "%s: role %u: dtype %u", what, role, part->dtype);
 	cr_expect_eq(part->rows, expected->rows, "%s: role %u: %u rows", what, role, part->rows);
 	cr_expect_eq(part->columns, expected->columns, "%s: role %u: %u columns", what, role, part->columns);
-	cr_expect_eq(part->block_rows, expected->block_rows, "%s: role %u: blocks of %u rows", what, role, part->block_rows);
+	cr_expect_eq(part->block_rows, expected->block_rows, "%s: role %u: blocks of %u rows", what, role,
+		     part->block_rows);
 	cr_expect_eq(part->block_columns, expected->block_columns, "%s: role %u: blocks of %u columns", what, role,
 		     part->block_columns);
 }
@@ -425,9 +404,12 @@ Test(model_family, an_expert_has_the_bytes_and_parts_that_its_container_has)
 /* Each tensor of one matrix begins where its part does, and ends where that ends. */
 Test(model_family, parts_lie_where_their_tensors_lie)
 {
-	static const char *const marks[6][3] = {{"gate_proj.weight", "w1.weight", NULL},	{"up_proj.weight", "w3.weight", NULL},
-						{"down_proj.weight", "w2.weight", NULL},	{"gate_proj.weight_scale", "w1.scale", "gate_proj.weight.qs"},
-						{"up_proj.weight_scale", "w3.scale", "up_proj.weight.qs"}, {"down_proj.weight_scale", "w2.scale", "down_proj.weight.qs"}};
+	static const char *const marks[6][3] = {{"gate_proj.weight", "w1.weight", NULL},
+						{"up_proj.weight", "w3.weight", NULL},
+						{"down_proj.weight", "w2.weight", NULL},
+						{"gate_proj.weight_scale", "w1.scale", "gate_proj.weight.qs"},
+						{"up_proj.weight_scale", "w3.scale", "up_proj.weight.qs"},
+						{"down_proj.weight_scale", "w2.scale", "down_proj.weight.qs"}};
 	uint32_t seen = 0;
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -441,13 +423,15 @@ Test(model_family, parts_lie_where_their_tensors_lie)
 				for (size_t k = 0; k < 3 && marks[role][k] != NULL; k++) {
 					const char *at = strstr(cases[i].tensor[t].name, marks[role][k]);
 
-					if (at == NULL || (strcmp(at, marks[role][k]) != 0 && strcmp(at + strlen(marks[role][k]), "_inv") != 0 &&
+					if (at == NULL || (strcmp(at, marks[role][k]) != 0 &&
+							   strcmp(at + strlen(marks[role][k]), "_inv") != 0 &&
 							   strcmp(at + strlen(marks[role][k]), "_packed") != 0))
 						continue;
-					cr_expect_eq(catalog->object[0].piece[role].file_off, catalog->shard[0].data_off + off[t],
+					cr_expect_eq(catalog->object[0].piece[role].file_off,
+						     catalog->shard[0].data_off + off[t], "%s: %s", cases[i].what,
+						     cases[i].tensor[t].name);
+					cr_expect_eq(catalog->shape[0].part[role].bytes, cases[i].tensor[t].bytes,
 						     "%s: %s", cases[i].what, cases[i].tensor[t].name);
-					cr_expect_eq(catalog->shape[0].part[role].bytes, cases[i].tensor[t].bytes, "%s: %s",
-						     cases[i].what, cases[i].tensor[t].name);
 					seen++;
 				}
 		(void)model_catalog_close(catalog);
@@ -464,17 +448,20 @@ Test(model_family, what_is_merged_or_fused_is_cut_in_order)
 		const struct model_part_shape *part;
 		struct model_catalog *catalog;
 
-		if (strstr(cases[i].tensor[0].name, "gate_up") == NULL && strstr(cases[i].tensor[0].name, "merged") == NULL &&
+		if (strstr(cases[i].tensor[0].name, "gate_up") == NULL &&
+		    strstr(cases[i].tensor[0].name, "merged") == NULL &&
 		    strstr(cases[i].tensor[0].name, "0.qs") == NULL)
 			continue;
 		write_expert(&cases[i], off);
 		catalog = opened(cases[i].what);
 		piece = catalog->object[0].piece;
 		part = catalog->shape[0].part;
-		cr_expect_eq(piece[MODEL_UP].file_off, piece[MODEL_GATE].file_off + part[MODEL_GATE].bytes, "%s", cases[i].what);
+		cr_expect_eq(piece[MODEL_UP].file_off, piece[MODEL_GATE].file_off + part[MODEL_GATE].bytes, "%s",
+			     cases[i].what);
 		if (part[MODEL_GATE_SCALE].bytes > 0)
-			cr_expect_eq(piece[MODEL_UP_SCALE].file_off, piece[MODEL_GATE_SCALE].file_off + part[MODEL_GATE_SCALE].bytes,
-				     "%s", cases[i].what);
+			cr_expect_eq(piece[MODEL_UP_SCALE].file_off,
+				     piece[MODEL_GATE_SCALE].file_off + part[MODEL_GATE_SCALE].bytes, "%s",
+				     cases[i].what);
 		if (strstr(cases[i].tensor[0].name, "gate_up") == NULL)
 			cr_expect_eq(piece[MODEL_DOWN].file_off, piece[MODEL_UP].file_off + part[MODEL_UP].bytes, "%s",
 				     cases[i].what);
@@ -494,7 +481,8 @@ static void expect_layout(const struct family *family, const struct family_layou
 		const struct family_tensor *tensor = &layout->tensor[i];
 
 		cr_expect_lt(tensor->name, family->name_count, "%s", family->name);
-		cr_expect(tensor->scale_name == FAMILY_NO_NAME || tensor->scale_name < family->name_count, "%s", family->name);
+		cr_expect(tensor->scale_name == FAMILY_NO_NAME || tensor->scale_name < family->name_count, "%s",
+			  family->name);
 		for (uint32_t k = 0; k < tensor->block_count; k++)
 			seen |= 1u << tensor->block[k].role;
 	}
@@ -515,7 +503,8 @@ Test(model_family, every_table_names_what_it_needs)
 		cr_expect_not_null(family->top_k[0].name, "%s", family->name);
 		cr_expect_not_null(family->hidden[0].name, "%s", family->name);
 		cr_expect_not_null(family->intermediate[0].name, "%s", family->name);
-		cr_expect_eq(family->capabilities, (uint32_t)(CNRE_CAP_EXPERT_CACHE | CNRE_CAP_DIRECT_IO), "%s", family->name);
+		cr_expect_eq(family->capabilities, (uint32_t)(CNRE_CAP_EXPERT_CACHE | CNRE_CAP_DIRECT_IO), "%s",
+			     family->name);
 		for (uint32_t k = 0; k < family->layout_count; k++)
 			expect_layout(family, &family->layouts[k]);
 	}
@@ -540,7 +529,8 @@ Test(model_family, names_match_what_they_are_made_of_in_every_family)
 	for (size_t i = 0; family_table[i] != NULL; i++)
 		for (uint32_t stem = 0; family_table[i]->stems[stem] != NULL; stem++)
 			for (uint32_t name = 0; name < family_table[i]->name_count; name++) {
-				struct family_place place = {.stem = stem, .name = name, .number = 77, .expert = 131}, back = {0};
+				struct family_place place = {.stem = stem, .name = name, .number = 77, .expert = 131},
+						    back = {0};
 				int has_expert = strstr(family_table[i]->names[name], "%E") != NULL;
 				char text[256];
 

@@ -28,7 +28,7 @@ static void clean(void)
 
 TestSuite(model_family_file, .init = make, .fini = clean, .timeout = 60);
 
-#define GOOD                                                                                                         \
+#define GOOD                                                                                                                 \
 	"[family]\nname = mine\nmodel-type = mine, mine_text\n[config]\nlayers = L\nexperts = E, N\ntop-k = K\nhidden = H\n" \
 	"intermediate = I\n[experts]\nstem = x.%L.\n"
 #define MATRICES "gate = %E.g\nup = %E.u\ndown = %E.d\n"
@@ -81,7 +81,8 @@ static void write_model(const char *model_type)
 {
 	char config[256];
 
-	(void)snprintf(config, sizeof config, "{\"model_type\":\"%s\",\"L\":1,\"N\":2,\"K\":1,\"H\":8,\"I\":4}", model_type);
+	(void)snprintf(config, sizeof config, "{\"model_type\":\"%s\",\"L\":1,\"N\":2,\"K\":1,\"H\":8,\"I\":4}",
+		       model_type);
 	folder_write(&folder, "config.json", config, strlen(config));
 	folder_write_shard(&folder, "model.safetensors",
 			   "{\"x.0.0.gud\":{\"dtype\":\"U8\",\"shape\":[48],\"data_offsets\":[0,48]},"
@@ -94,7 +95,8 @@ static void write_model(const char *model_type)
 static int open_with(const char *text, struct model_catalog **ret_catalog)
 {
 	char path[256];
-	struct model_source source = {.directory = folder.path, .family_file = folder_path(&folder, "mine.ini", path, sizeof path)};
+	struct model_source source = {.directory = folder.path,
+				      .family_file = folder_path(&folder, "mine.ini", path, sizeof path)};
 
 	folder_write(&folder, "mine.ini", text, strlen(text));
 	message[0] = '\0';

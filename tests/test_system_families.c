@@ -100,7 +100,8 @@ static void expect_experts(struct cnre *client, const struct checkpoint *checkpo
 		uint32_t layer = first_layer + i / experts, number = i % experts;
 		struct cnre_expert expert;
 
-		cr_assert_eq(cnre_acquire(client, layer, number, ACQUIRE_NS, &expert), 0, "layer %u expert %u", layer, number);
+		cr_assert_eq(cnre_acquire(client, layer, number, ACQUIRE_NS, &expert), 0, "layer %u expert %u", layer,
+			     number);
 		for (int role = 0; role < 6; role++) {
 			if (patterns[role] == NULL) {
 				cr_expect_eq(expert.part[role].bytes, 0);
@@ -118,7 +119,8 @@ static void use_vector(struct world *world, const char *name)
 	const char *directory = getenv("CNRE_VECTORS");
 
 	world_open(world);
-	(void)snprintf(world->model, sizeof world->model, "%s/%s", directory != NULL ? directory : "../shared/vectors", name);
+	(void)snprintf(world->model, sizeof world->model, "%s/%s", directory != NULL ? directory : "../shared/vectors",
+		       name);
 	if (access(world->model, R_OK) == 0)
 		return;
 	world_close(world);
@@ -130,9 +132,12 @@ static void use_vector(struct world *world, const char *name)
 Test(system_families, a_glm_checkpoint_is_served_part_by_part)
 {
 	static const char *const patterns[6] = {
-		"model.layers.%u.mlp.experts.%u.gate_proj.weight",    "model.layers.%u.mlp.experts.%u.up_proj.weight",
-		"model.layers.%u.mlp.experts.%u.down_proj.weight",    "model.layers.%u.mlp.experts.%u.gate_proj.weight.qs",
-		"model.layers.%u.mlp.experts.%u.up_proj.weight.qs",   "model.layers.%u.mlp.experts.%u.down_proj.weight.qs",
+		"model.layers.%u.mlp.experts.%u.gate_proj.weight",
+		"model.layers.%u.mlp.experts.%u.up_proj.weight",
+		"model.layers.%u.mlp.experts.%u.down_proj.weight",
+		"model.layers.%u.mlp.experts.%u.gate_proj.weight.qs",
+		"model.layers.%u.mlp.experts.%u.up_proj.weight.qs",
+		"model.layers.%u.mlp.experts.%u.down_proj.weight.qs",
 	};
 	struct cnre_model_info info = {.size = sizeof info};
 	struct checkpoint checkpoint = {.shard_count = 0};
@@ -156,8 +161,9 @@ Test(system_families, a_glm_checkpoint_is_served_part_by_part)
 Test(system_families, a_deepseek_checkpoint_is_served_part_by_part)
 {
 	static const char *const patterns[6] = {
-		"layers.%u.ffn.experts.%u.w1.weight", "layers.%u.ffn.experts.%u.w3.weight", "layers.%u.ffn.experts.%u.w2.weight",
-		"layers.%u.ffn.experts.%u.w1.scale",  "layers.%u.ffn.experts.%u.w3.scale",  "layers.%u.ffn.experts.%u.w2.scale",
+		"layers.%u.ffn.experts.%u.w1.weight", "layers.%u.ffn.experts.%u.w3.weight",
+		"layers.%u.ffn.experts.%u.w2.weight", "layers.%u.ffn.experts.%u.w1.scale",
+		"layers.%u.ffn.experts.%u.w3.scale",  "layers.%u.ffn.experts.%u.w2.scale",
 	};
 	struct checkpoint checkpoint = {.shard_count = 0};
 	struct cnre_expert expert;
@@ -196,11 +202,12 @@ static void write_mixtral(struct world *world)
 	(void)snprintf(folder.path, sizeof folder.path, "%.63s", world->model);
 	folder_write(&folder, "config.json", config, sizeof config - 1);
 	for (int i = 0; i < 6; i++)
-		used += (size_t)snprintf(header + used, sizeof header - used,
-					 "%c\"model.layers.0.block_sparse_moe.experts.%d.%s.weight\":{\"dtype\":\"BF16\","
-					 "\"shape\":[%s],\"data_offsets\":[%d,%d]}",
-					 i == 0 ? '{' : ',', i / 3, names[i % 3], i % 3 == 1 ? "64,32" : "32,64", i * 4096,
-					 (i + 1) * 4096);
+		used += (size_t)snprintf(
+			header + used, sizeof header - used,
+			"%c\"model.layers.0.block_sparse_moe.experts.%d.%s.weight\":{\"dtype\":\"BF16\","
+			"\"shape\":[%s],\"data_offsets\":[%d,%d]}",
+			i == 0 ? '{' : ',', i / 3, names[i % 3], i % 3 == 1 ? "64,32" : "32,64", i * 4096,
+			(i + 1) * 4096);
 	(void)snprintf(header + used, sizeof header - used, "}");
 	folder_write_shard(&folder, "model.safetensors", header, 6 * 4096);
 }

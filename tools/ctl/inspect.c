@@ -54,9 +54,10 @@ static void print_head(FILE *out, struct fields *fields, const json_t *answer)
 		fields_number(fields, answer, "layers"));
 	if (after > 0)
 		fprintf(out, " and %" PRIu64 " after them", after);
-	fprintf(out, ", up to %" PRIu64 " experts in each, %" PRIu64 " a token\n", fields_number(fields, answer, "experts"),
-		fields_number(fields, answer, "top_k"));
-	fprintf(out, "experts    %s; %s to %s each, %s in all\n", format_count(fields_number(fields, answer, "objects"), text[0]),
+	fprintf(out, ", up to %" PRIu64 " experts in each, %" PRIu64 " a token\n",
+		fields_number(fields, answer, "experts"), fields_number(fields, answer, "top_k"));
+	fprintf(out, "experts    %s; %s to %s each, %s in all\n",
+		format_count(fields_number(fields, answer, "objects"), text[0]),
 		format_bytes(fields_number(fields, answer, "expert_bytes_min"), text[1]),
 		format_bytes(fields_number(fields, answer, "expert_bytes_max"), text[2]),
 		format_bytes(fields_number(fields, answer, "expert_bytes_total"), text[3]));
@@ -67,8 +68,9 @@ static void print_head(FILE *out, struct fields *fields, const json_t *answer)
 	print_joined(out, fields_array(fields, answer, "capabilities"), ", ");
 	fprintf(out, "\nstate      %s\n",
 		strcmp(state, "any-token") == 0 ? "a conversation can be cut at any token"
-		: strcmp(state, "points") == 0	? "a conversation can be resumed at checkpoints only (CNRE_KV_CHECKPOINTS)"
-						: "not known where a conversation can be cut");
+		: strcmp(state, "points") == 0
+			? "a conversation can be resumed at checkpoints only (CNRE_KV_CHECKPOINTS)"
+			: "not known where a conversation can be cut");
 }
 
 static const char *block_of(uint64_t extent, char text[FORMAT_BYTES])
@@ -95,7 +97,8 @@ static void print_part(FILE *out, struct fields *fields, const json_t *part)
 
 static void print_reads(FILE *out, struct fields *fields, const json_t *format)
 {
-	uint64_t shards = fields_number(fields, format, "in_several_shards"), gaps = fields_number(fields, format, "with_gaps");
+	uint64_t shards = fields_number(fields, format, "in_several_shards"),
+		 gaps = fields_number(fields, format, "with_gaps");
 	char text[FORMAT_BYTES];
 	const json_t *reads;
 	size_t i;
@@ -116,7 +119,8 @@ static void print_moves(FILE *out, struct fields *fields, const json_t *format)
 	uint64_t parts = fields_number(fields, format, "moved_parts_max");
 	char text[FORMAT_BYTES];
 
-	fprintf(out, "  places      multiples of %" PRIu64 " in the files; ", fields_number(fields, format, "file_alignment"));
+	fprintf(out, "  places      multiples of %" PRIu64 " in the files; ",
+		fields_number(fields, format, "file_alignment"));
 	if (parts == 0)
 		fprintf(out, "parts stay where they are read, at multiples of 64\n");
 	else
@@ -139,7 +143,8 @@ static void print_units(FILE *out, struct fields *fields, const json_t *format)
 		if (contiguous == objects)
 			fprintf(out, " as one block: they are\n");
 		else
-			fprintf(out, " as one block: they are in %s of its experts; else it needs a pointer to each, or a copy\n",
+			fprintf(out,
+				" as one block: they are in %s of its experts; else it needs a pointer to each, or a copy\n",
 				format_count(contiguous, text));
 	}
 }
@@ -150,7 +155,8 @@ static void print_format(FILE *out, struct fields *fields, const json_t *format)
 	const json_t *part;
 	size_t i;
 
-	fprintf(out, "\nformat %s: %s experts of %s bytes, slabs of up to %s\n", fields_string(fields, format, "format"),
+	fprintf(out, "\nformat %s: %s experts of %s bytes, slabs of up to %s\n",
+		fields_string(fields, format, "format"),
 		format_count(fields_number(fields, format, "objects"), objects),
 		format_count(fields_number(fields, format, "expert_bytes"), bytes),
 		format_bytes(fields_number(fields, format, "slab_bytes"), slab));
@@ -191,7 +197,8 @@ static void print_layer_range(FILE *out, struct fields *fields, const json_t *fi
 		fprintf(out, "  %-16s %8s\n", name, "dense");
 		return;
 	}
-	fprintf(out, "  %-16s %8" PRIu64 " %6" PRIu64 " %14s %14s  ", name, experts, fields_number(fields, first, "top_k"),
+	fprintf(out, "  %-16s %8" PRIu64 " %6" PRIu64 " %14s %14s  ", name, experts,
+		fields_number(fields, first, "top_k"),
 		format_count(fields_number(fields, first, "expert_bytes_min"), least),
 		format_count(fields_number(fields, first, "expert_bytes_max"), most));
 	print_joined(out, fields_array(fields, first, "formats"), ", ");
@@ -203,10 +210,12 @@ static void print_layers(FILE *out, struct fields *fields, const json_t *layers)
 	const json_t *first, *last;
 	size_t at, next;
 
-	fprintf(out, "\n  %-16s %8s %6s %14s %14s  %s\n", "LAYER", "EXPERTS", "TOP-K", "BYTES, LEAST", "MOST", "FORMATS");
+	fprintf(out, "\n  %-16s %8s %6s %14s %14s  %s\n", "LAYER", "EXPERTS", "TOP-K", "BYTES, LEAST", "MOST",
+		"FORMATS");
 	for (at = 0; at < json_array_size(layers); at = next) {
 		first = last = json_array_get(layers, at);
-		for (next = at + 1; next < json_array_size(layers) && is_alike(first, json_array_get(layers, next)); next++)
+		for (next = at + 1; next < json_array_size(layers) && is_alike(first, json_array_get(layers, next));
+		     next++)
 			last = json_array_get(layers, next);
 		print_layer_range(out, fields, first, last);
 	}

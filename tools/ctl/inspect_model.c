@@ -21,12 +21,12 @@ static const char *const role_names[] = {"gate", "up", "down", "gate-scale", "up
 /* What the objects of one shape have in common, and where they differ. */
 struct tally {
 	uint32_t objects;
-	uint32_t reads[MODEL_RUNS_MAX + 1]; /* objects that need so many */
+	uint32_t reads[MODEL_RUNS_MAX + 1];    /* objects that need so many */
 	uint32_t in_several_shards, with_gaps; /* of those that need more than one read */
 	uint32_t without_moves;
 	uint32_t moved_parts_max;
 	uint64_t moved_bytes_max;
-	uint64_t file_offs;               /* of all parts, or'ed: its lowest bit is their alignment */
+	uint64_t file_offs;                    /* of all parts, or'ed: its lowest bit is their alignment */
 	uint32_t contiguous[FAMILY_UNITS_MAX]; /* objects in whose slab this unit of the family is one stretch */
 };
 
@@ -35,7 +35,8 @@ struct tally {
 static int is_contiguous(const struct family_unit *unit, const struct model_shape *shape, const struct model_plan *plan)
 {
 	for (uint32_t i = 1; i < unit->count; i++)
-		if (plan->part_off[unit->role[i]] != plan->part_off[unit->role[i - 1]] + shape->part[unit->role[i - 1]].bytes)
+		if (plan->part_off[unit->role[i]] !=
+		    plan->part_off[unit->role[i - 1]] + shape->part[unit->role[i - 1]].bytes)
 			return 0;
 	return 1;
 }
@@ -110,11 +111,11 @@ static json_t *parts_of(const struct model_shape *shape)
 		const struct model_part_shape *part = &shape->part[role];
 
 		if (part->bytes > 0)
-			append_new(parts, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "role", role_names[role], "dtype",
-						    encoding_dtype_name(part->dtype), "rows", (json_int_t)part->rows, "columns",
-						    (json_int_t)part->columns, "block_rows", (json_int_t)part->block_rows,
-						    "block_columns", (json_int_t)part->block_columns, "bytes",
-						    (json_int_t)part->bytes));
+			append_new(parts, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "role", role_names[role],
+						    "dtype", encoding_dtype_name(part->dtype), "rows",
+						    (json_int_t)part->rows, "columns", (json_int_t)part->columns,
+						    "block_rows", (json_int_t)part->block_rows, "block_columns",
+						    (json_int_t)part->block_columns, "bytes", (json_int_t)part->bytes));
 	}
 	return parts;
 }
@@ -163,13 +164,14 @@ static json_t *format_of(const struct model_catalog *catalog, uint32_t index, co
 	const struct model_shape *shape = &catalog->shape[index];
 	struct tally tally = count(catalog, index, family);
 
-	return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "format", shape->format, "objects",
-			 (json_int_t)tally.objects, "expert_bytes", (json_int_t)shape->payload_bytes, "slab_bytes",
-			 (json_int_t)shape->slab_bytes, "parts", parts_of(shape), "reads", reads_of(&tally),
-			 "in_several_shards", (json_int_t)tally.in_several_shards, "with_gaps", (json_int_t)tally.with_gaps,
-			 "file_alignment", (json_int_t)alignment_of(&tally), "unmoved", (json_int_t)tally.without_moves,
-			 "moved_parts_max", (json_int_t)tally.moved_parts_max, "moved_bytes_max",
-			 (json_int_t)tally.moved_bytes_max, "wanted_contiguous", units_of(family, shape, &tally));
+	return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "format", shape->format,
+			 "objects", (json_int_t)tally.objects, "expert_bytes", (json_int_t)shape->payload_bytes,
+			 "slab_bytes", (json_int_t)shape->slab_bytes, "parts", parts_of(shape), "reads",
+			 reads_of(&tally), "in_several_shards", (json_int_t)tally.in_several_shards, "with_gaps",
+			 (json_int_t)tally.with_gaps, "file_alignment", (json_int_t)alignment_of(&tally), "unmoved",
+			 (json_int_t)tally.without_moves, "moved_parts_max", (json_int_t)tally.moved_parts_max,
+			 "moved_bytes_max", (json_int_t)tally.moved_bytes_max, "wanted_contiguous",
+			 units_of(family, shape, &tally));
 }
 
 static json_t *formats_of(const struct model_catalog *catalog, const struct family *family)
@@ -242,8 +244,8 @@ static json_t *shards_of(const struct model_catalog *catalog)
 
 static json_t *capabilities_of(const struct model_catalog *catalog)
 {
-	static const char *const names[] = {"expert-cache", "direct-io",  "mmap",	     "compressed-ram",
-					    "vram",	    "kv-prefix", "kv-persistence", "continuous-batching"};
+	static const char *const names[] = {"expert-cache", "direct-io", "mmap",           "compressed-ram",
+					    "vram",         "kv-prefix", "kv-persistence", "continuous-batching"};
 	json_t *capabilities = json_array();
 
 	for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -259,17 +261,18 @@ static json_t *describe(const struct model_catalog *catalog)
 	char identity[2 * CNRE_DIGEST_BYTES + 1];
 
 	(void)cnre_fingerprint_hex(catalog->fingerprint.identity, CNRE_DIGEST_BYTES, identity);
-	return json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}",
-			 "name", catalog->name, "directory", catalog->directory, "family", catalog->family, "described",
-			 catalog->is_described, "identity", identity, "state", states[catalog->state], "engine_note",
-			 family != NULL ? family->note : NULL, "layers", (json_int_t)catalog->main_layer_count, "rows_after",
-			 (json_int_t)(catalog->layer_count - catalog->main_layer_count), "experts",
-			 (json_int_t)catalog->expert_count, "top_k", (json_int_t)catalog->top_k, "objects",
-			 (json_int_t)catalog->object_count, "expert_bytes_min", (json_int_t)catalog->payload_bytes_min,
-			 "expert_bytes_max", (json_int_t)catalog->payload_bytes_max, "expert_bytes_total",
-			 (json_int_t)catalog->payload_bytes_total, "slab_bytes_max", (json_int_t)catalog->slab_bytes_max,
-			 "slab_bytes_total", (json_int_t)catalog->slab_bytes_total, "capabilities", capabilities_of(catalog),
-			 "formats", formats_of(catalog, family), "by_layer", layers_of(catalog), "shards", shards_of(catalog));
+	return json_pack(
+		"{s:s, s:s, s:s, s:b, s:s, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}",
+		"name", catalog->name, "directory", catalog->directory, "family", catalog->family, "described",
+		catalog->is_described, "identity", identity, "state", states[catalog->state], "engine_note",
+		family != NULL ? family->note : NULL, "layers", (json_int_t)catalog->main_layer_count, "rows_after",
+		(json_int_t)(catalog->layer_count - catalog->main_layer_count), "experts",
+		(json_int_t)catalog->expert_count, "top_k", (json_int_t)catalog->top_k, "objects",
+		(json_int_t)catalog->object_count, "expert_bytes_min", (json_int_t)catalog->payload_bytes_min,
+		"expert_bytes_max", (json_int_t)catalog->payload_bytes_max, "expert_bytes_total",
+		(json_int_t)catalog->payload_bytes_total, "slab_bytes_max", (json_int_t)catalog->slab_bytes_max,
+		"slab_bytes_total", (json_int_t)catalog->slab_bytes_total, "capabilities", capabilities_of(catalog),
+		"formats", formats_of(catalog, family), "by_layer", layers_of(catalog), "shards", shards_of(catalog));
 }
 
 int inspect_model(const struct inspect_words *words, json_t **ret_answer, char message[CTL_MESSAGE_BYTES])
