@@ -90,18 +90,26 @@ struct model_config *model_config_close(struct model_config *config)
 	return NULL;
 }
 
+/* A null means what its absence does. */
+static json_t *value_at(const json_t *object, const char *key)
+{
+	json_t *value = json_object_get(object, key);
+
+	return json_is_null(value) ? NULL : value;
+}
+
 static json_t *look_up(const struct model_config *config, const char *key)
 {
-	json_t *value = json_object_get(config->nested, key);
+	json_t *value = value_at(config->nested, key);
 
-	return value != NULL ? value : json_object_get(config->top, key);
+	return value != NULL ? value : value_at(config->top, key);
 }
 
 const char *model_config_text(const struct model_config *config, const char *key)
 {
-	json_t *value = json_object_get(config->top, key);
+	json_t *value = value_at(config->top, key);
 
-	return json_string_value(value != NULL ? value : json_object_get(config->nested, key));
+	return json_string_value(value != NULL ? value : value_at(config->nested, key));
 }
 
 int model_config_has(const struct model_config *config, const char *key)

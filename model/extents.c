@@ -85,7 +85,7 @@ static int read_dense(const struct model_config *config, const struct family *fa
 	extents->dense_layers = family->every_layer_is_sparse ? 0 : UINT32_MAX;
 	if (family->dense_key == NULL || !model_config_has(config, family->dense_key))
 		return 0;
-	return model_config_count(config, family->dense_key, 0, extents->layers, &extents->dense_layers, message);
+	return model_config_count(config, family->dense_key, 0, MODEL_LAYERS_MAX, &extents->dense_layers, message);
 }
 
 static int read_group(int directory_fd, const struct family *family, struct family_extents *extents, char *message)

@@ -529,6 +529,37 @@ Test(model_cut, hostile_numbers_of_a_config_are_refused_by_key)
 	}
 }
 
+/* Exported configs are full of them. */
+Test(model_cut, a_null_in_a_config_is_as_if_it_were_not_there)
+{
+	struct model_catalog *catalog;
+
+	write_inkling("3,16,8", 3 * 16 * 8, 3 * 16 * 4);
+	write_config("{\"model_type\":\"inkling\",\"hidden_size\":16,\"text_config\":{\"num_hidden_layers\":1,"
+		     "\"n_routed_experts\":3,\"num_experts_per_tok\":2,\"hidden_size\":null,"
+		     "\"dense_intermediate_size\":null,\"intermediate_size\":99,\"moe_intermediate_size\":8}}");
+	catalog = opened(folder.path);
+	cr_expect_eq(catalog->object_count, 3);
+	(void)model_catalog_close(catalog);
+}
+
+/* More dense layers than there are: all of them, as for the engine. */
+Test(model_cut, dense_layers_beyond_the_last_are_no_mistake)
+{
+	struct header header = start();
+	struct model_catalog *catalog;
+
+	write_config(
+		"{\"model_type\":\"glm\",\"num_hidden_layers\":2,\"first_k_dense_replace\":3,\"n_routed_experts\":1,"
+		"\"num_experts_per_tok\":1,\"hidden_size\":128,\"moe_intermediate_size\":64}");
+	add_glm(&header, 1, 0, INT4_ROW);
+	finish(&header, "model.safetensors");
+	catalog = opened(folder.path);
+	cr_expect_eq(catalog->layer[0].expert_count, 0);
+	cr_expect_eq(catalog->layer[1].expert_count, 1);
+	(void)model_catalog_close(catalog);
+}
+
 Test(model_cut, a_file_with_the_group_is_believed_no_more_than_config_json)
 {
 	static const struct {
