@@ -58,7 +58,8 @@ base_sources := check.c crash.c size.c log.c message.c file.c fingerprint.c payl
 shm_sources := futex.c ring.c access_log.c kv_index.c kv_channel.c segment.c numa.c packet.c wire.c counters.c
 policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c
 kvstore_sources := key.c block.c check.c checker_plain.c checker_avx2.c prefix_file.c value.c disk.c disk_turn.c disk_folders.c disk_task.c disk_write.c disk_read.c disk_scan.c disk_plain.c disk_uring.c fanout.c leftover.c coli_kv.c
-model_sources := text.c order.c safetensors.c config.c family.c olmoe.c objects.c catalog.c plan.c usage.c usage_binary.c use_list.c engine_name.c
+model_sources := text.c order.c safetensors.c config.c encoding.c family.c family_file.c extents.c found.c cut.c glm.c glm53.c kimi_k3.c inkling.c \
+	olmoe.c qwen36.c qwen38.c deepseek_v4.c mimo.c objects.c catalog.c plan.c usage.c usage_binary.c use_list.c engine_name.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
 	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c use_file.c use_import.c warm.c colibri_env.c control_model.c control_usage.c control_warm.c report_warm.c client_policy.c \
 	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c mirror.c mirror_check.c mirror_disk.c mirror_report.c mirror_sample.c source.c serve.c \
@@ -67,7 +68,7 @@ client_sources := attach.c options.c endpoint.c session.c connection.c ask.c aut
 	acquire.c admission.c batch.c prefetch.c policy.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
 	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
-	layers.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c
+	layers.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 standin_sources := fake_kv_store.c
 gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
@@ -186,14 +187,14 @@ $(library): $(client_objects) $(call archives,kvstore shm base) client/libcnre.m
 		$(client_objects) $(call archives,kvstore shm base) $(client_libs)
 	@ln -sf $(notdir $@) $(out)/libcnre.so.$(SOVERSION); ln -sf libcnre.so.$(SOVERSION) $(out)/libcnre.so
 
-$(out)/cnrectl: $(ctl_objects) $(call archives,kvstore shm base)
-	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto
+$(out)/cnrectl: $(ctl_objects) $(call archives,model kvstore shm base)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto
 
 $(out)/cnre-gen: $(gen_objects) $(call archives,base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
 
 $(out)/cnre-sim: $(sim_objects) $(call archives,policy model base)
-	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto -lm
 
 $(out)/cnre-olmoe: $(engine_objects) $(library)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(engine_objects) -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN' -ljansson -lm
@@ -232,7 +233,7 @@ test_archives_client := client kvstore shm base
 test_archives_engine := engine standin client kvstore shm base
 test_archives_system := client manager policy kvstore shm base
 test_archives_colibri := colibri client kvstore shm base
-test_archives_ctl := ctl kvstore shm base
+test_archives_ctl := ctl model kvstore shm base
 test_archives_route := route standin client kvstore shm base
 test_archives_sim := sim policy model base
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
@@ -353,20 +354,20 @@ $(out)/bench-bin/bench_kv_disk: $(out)/obj/tests/bench/bench_kv_disk.o $(call ar
 bench-sim-bin: $(out)/bench-bin/bench_sim
 $(out)/bench-bin/bench_sim: $(out)/obj/tests/bench/bench_sim.o $(call archives,sim policy model base)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto -lm
 
 # What a client sees: these use the library as an engine does, and the folders beside it for what to compare with.
 client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath restart death kv)
 $(client_benches): $(out)/bench-bin/%: $(out)/obj/tests/bench/%.o $(library) $(call archives,model base)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN/..' \
-		$(call archives,model base) -ljansson -lcrypto -lm
+		$(call archives,model base) -ljansson -linih -lcrypto -lm
 
 # Engines that follow a routing trace, which the simulator's reader reads.
 $(out)/bench-bin/bench_policy: $(out)/obj/tests/bench/bench_policy.o $(library) $(call archives,sim policy model base)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN/..' \
-		$(call archives,sim policy model base) -ljansson -lcrypto -lm
+		$(call archives,sim policy model base) -ljansson -linih -lcrypto -lm
 
 B ?= hitpath loader coldmiss resident sharing
 bench: all
@@ -399,7 +400,7 @@ install: all $(addprefix $(out)/install/,$(users)) client/cnre.pc.in
 	$(Q)$(foreach f,$(colibri_files),sed 's|"client/colibri/|"|' $(f) | $(INSTALL) -m 0644 /dev/stdin $(call at,$(colibridir))/$(notdir $(f)) &&) true
 	$(Q)$(substitute) client/cnre.pc.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(pkgconfigdir)/cnre.pc)
 	$(Q)$(foreach m,$(man_pages) $(out)/cnre-counters.7,$(INSTALL) -m 0644 $(m) $(call at,$(call man_page_at,$(m))) &&) true
-	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md doc/integrating.md systemd/managerd.conf systemd/hugepages.conf $(call at,$(docdir))/
+	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md doc/families.md doc/family.ini doc/integrating.md systemd/managerd.conf systemd/hugepages.conf $(call at,$(docdir))/
 	$(Q)$(if $(have_systemd),$(MAKE) --no-print-directory install-units,echo 'no units installed: systemd not found by pkg-config (WITH_SYSTEMD=yes installs them anyway)')
 
 # Units are written once and installed twice: for the one manager of most machines, and as templates for more.
@@ -418,7 +419,7 @@ uninstall:
 	rm -f $(call at,$(sbindir))/cnre-managerd $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out %/cnre-managerd,$(programs)))) \
 		$(addprefix $(call at,$(libdir))/,$(notdir $(library)) libcnre.so.$(SOVERSION) libcnre.so) \
 		$(call at,$(includedir))/cnre/cnre.h $(call at,$(pkgconfigdir))/cnre.pc $(addprefix $(DESTDIR),$(installed_man)) \
-		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md integrating.md managerd.conf hugepages.conf) \
+		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md families.md family.ini integrating.md managerd.conf hugepages.conf) \
 		$(addprefix $(call at,$(colibridir))/,$(notdir $(colibri_files))) \
 		$(addprefix $(call at,$(unitdir))/,$(units) cnre.slice) \
 		$(call at,$(sysusersdir))/cnre.conf $(call at,$(tmpfilesdir))/cnre.conf

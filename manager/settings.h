@@ -46,6 +46,7 @@ struct settings {
 	struct settings_list model, mirror, dir, kv_allow;
 	uint64_t ram_bytes;               /* 0: automatic */
 	uint64_t private_bytes;
+	const char *family;               /* NULL: those that are built in */
 	const char *socket;               /* NULL: chosen by user id */
 	uint32_t socket_mode;             /* permission bits */
 	const char *socket_group;         /* NULL: left alone */

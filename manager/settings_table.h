@@ -11,6 +11,7 @@ SETTING("ram", SIZE, ram_bytes, "CNRE_RAM", "(automatic)", 1, 0, NULL, "Memory f
 SETTING("private-bytes", SIZE, private_bytes, NULL, "(0)", 0, 0, NULL, "Memory to leave free for the engine that started this manager.")
 SETTING("mirror", LIST, mirror, "CNRE_MIRRORS", "(none)", 0, SETTINGS_MIRRORS_MAX, NULL, "Directory with copies of shards, of all or of some, on another drive; up to four.")
 SETTING("dir", LIST, dir, "CNRE_DIRS", "(none)", 0, 0, NULL, "Further directory with other shards of the checkpoint; may be repeated.")
+SETTING("family", TEXT, family, "CNRE_FAMILY", "(none)", 0, 0, "FILE", "File that describes a model family which is not built in.")
 SETTING("socket", TEXT, socket, NULL, "(by user)", 0, 0, "PATH", "Path of the control socket.")
 SETTING("socket-mode", OCTAL, socket_mode, NULL, "0660", 0, 0777, NULL, "Permissions of the control socket.")
 SETTING("socket-group", TEXT, socket_group, NULL, "(unchanged)", 0, 0, NULL, "Group of the control socket: who may connect.")

@@ -15,7 +15,8 @@ struct model_source source_of(const struct settings *settings, const char *direc
 {
 	return (struct model_source){.directory = directory,
 				     .further = (const char *const *)settings->dir.item,
-				     .further_count = settings->dir.count};
+				     .further_count = settings->dir.count,
+				     .family_file = settings->family};
 }
 
 static int check_listed(const struct cnre_places *places, uint32_t model_count, char *message, size_t message_bytes)

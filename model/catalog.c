@@ -5,7 +5,9 @@
 #include "base/file.h"
 #include "base/message.h"
 #include "model/config.h"
+#include "model/extents.h"
 #include "model/family.h"
+#include "model/family_file.h"
 #include "model/objects.h"
 #include "model/safetensors.h"
 
@@ -24,45 +26,27 @@ static int fail(char *message, int error, const char *what)
 	return cnre_message(message, MODEL_MESSAGE_BYTES, error, "%s: %s", what, strerror(-error));
 }
 
-static int read_family(const struct model_config *config, const struct family **ret_family, char *message)
+static int read_family(const struct model_config *config, const struct family_file *file,
+		       const struct family **ret_family, char *message)
 {
 	const char *model_type = model_config_text(config, "model_type");
-	char known[128];
+	const struct family *own = file != NULL ? family_file_family(file) : NULL;
+	char known[320];
 
 	if (model_type == NULL)
 		return cnre_message(message, MODEL_MESSAGE_BYTES, -EBADMSG, "config.json: model_type is missing");
-	*ret_family = family_find(model_type);
+	*ret_family = own != NULL && family_has_type(own, model_type) ? own : family_find(model_type);
 	if (*ret_family == NULL)
-		return cnre_message(message, MODEL_MESSAGE_BYTES, -ENOTSUP,
-				    "config.json: model_type %.64s is not known; known are: %s", model_type,
-				    family_list(known, sizeof known));
+		return cnre_message(
+			message, MODEL_MESSAGE_BYTES, -ENOTSUP,
+			"config.json: model_type %.64s is not known; known are: %s; describe others in a file "
+			"(--family)",
+			model_type, family_list(known, sizeof known));
 	return 0;
 }
 
-static int read_extents(const struct model_config *config, const struct family *family, struct family_extents *extents,
-			char *message)
-{
-	int result;
-
-	result = model_config_count(config, family->layers_key, MODEL_LAYERS_MAX, &extents->layers, message);
-	if (result == 0)
-		result = model_config_count(config, family->experts_key, MODEL_EXPERTS_MAX, &extents->experts, message);
-	if (result == 0)
-		result = model_config_count(config, family->top_k_key, extents->experts, &extents->top_k, message);
-	if (result == 0)
-		result = model_config_count(config, family->hidden_key, MODEL_EXTENT_MAX, &extents->hidden, message);
-	if (result == 0)
-		result = model_config_count(config, family->intermediate_key, MODEL_EXTENT_MAX, &extents->intermediate,
-					    message);
-	if (result == 0 && (uint64_t)extents->layers * extents->experts > MODEL_OBJECTS_MAX)
-		return cnre_message(message, MODEL_MESSAGE_BYTES, -E2BIG,
-				    "config.json: %s %u times %s %u, more than %u", family->layers_key, extents->layers,
-				    family->experts_key, extents->experts, MODEL_OBJECTS_MAX);
-	return result;
-}
-
-static int read_config(int directory_fd, const struct family **ret_family, struct family_extents *extents,
-		       char *message)
+static int read_config(int directory_fd, const struct family_file *file, const struct family **ret_family,
+		       struct family_extents *extents, char *message)
 {
 	struct model_config *config = NULL;
 	int result;
@@ -70,9 +54,9 @@ static int read_config(int directory_fd, const struct family **ret_family, struc
 	result = model_config_open(&config, directory_fd, message);
 	if (result < 0)
 		return result;
-	result = read_family(config, ret_family, message);
+	result = read_family(config, file, ret_family, message);
 	if (result == 0)
-		result = read_extents(config, *ret_family, extents, message);
+		result = extents_read(config, directory_fd, *ret_family, extents, message);
 	(void)model_config_close(config);
 	return result;
 }
@@ -165,19 +149,22 @@ static int read_identity(struct model_catalog *catalog, const struct model_sourc
 	return result;
 }
 
-static int read_checkpoint(struct model_catalog *catalog, int directory_fd, const struct model_source *source, char *message)
+static int read_checkpoint(struct model_catalog *catalog, int directory_fd, const struct model_source *source,
+			   const struct family_file *file, char *message)
 {
 	const struct family *family = NULL;
 	struct family_extents extents = {0};
 	struct model_objects *objects = NULL;
 	int result;
 
-	result = read_config(directory_fd, &family, &extents, message);
+	result = read_config(directory_fd, file, &family, &extents, message);
 	if (result < 0)
 		return result;
 	(void)snprintf(catalog->family, sizeof catalog->family, "%s", family->name);
+	catalog->is_described = file != NULL && family == family_file_family(file);
 	catalog->top_k = extents.top_k;
 	catalog->capabilities = family->capabilities;
+	catalog->state = family->state;
 	result = model_objects_open(&objects, family, &extents, message);
 	if (result < 0)
 		return result;
@@ -193,6 +180,7 @@ static int read_checkpoint(struct model_catalog *catalog, int directory_fd, cons
 static int open_in(struct model_catalog *catalog, const struct model_source *source, char *message)
 {
 	const char *slash;
+	struct family_file *file = NULL;
 	int fd, result = list_places(catalog, source, message);
 
 	if (result < 0)
@@ -202,11 +190,16 @@ static int open_in(struct model_catalog *catalog, const struct model_source *sou
 		return fail(message, -ENOMEM, source->directory);
 	slash = strrchr(catalog->directory, '/');
 	(void)snprintf(catalog->name, sizeof catalog->name, "%.*s", (int)sizeof catalog->name - 1, slash + 1);
+	if (source->family_file != NULL) {
+		result = family_file_open(&file, source->family_file, message);
+		if (result < 0)
+			return result;
+	}
 	fd = open(catalog->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return fail(message, -errno, source->directory);
-	result = read_checkpoint(catalog, fd, source, message);
-	(void)close(fd);
+	result = fd < 0 ? fail(message, -errno, source->directory) : read_checkpoint(catalog, fd, source, file, message);
+	if (fd >= 0)
+		(void)close(fd);
+	(void)family_file_close(file);
 	return result;
 }
 

@@ -16,6 +16,7 @@
 #define MODEL_ROLES 8u                    /* roles of a part, numbered as enum cnre_role of cnre.h */
 #define MODEL_RUNS_MAX MODEL_ROLES        /* reads that one object needs, at most one a part */
 #define MODEL_MESSAGE_BYTES 512
+#define MODEL_FORMAT_BYTES 48u
 #define MODEL_READ_ALIGNMENT 4096u        /* of file offsets, lengths and memory of every read */
 #define MODEL_PART_ALIGNMENT 64u          /* of every part in its slab */
 #define MODEL_TAIL_BYTES 64u              /* readable bytes after every part */
@@ -37,6 +38,7 @@ struct model_part_shape {
 struct model_shape {
 	uint64_t payload_bytes;           /* sum of the parts */
 	uint64_t slab_bytes;              /* room that any object of this shape needs (model_plan); a multiple of 4096 */
+	char format[MODEL_FORMAT_BYTES];  /* "int4-row", see encoding.h; "a+b+c" where matrices differ */
 	struct model_part_shape part[MODEL_ROLES];
 };
 
@@ -54,10 +56,12 @@ struct model_object {
 struct model_layer {
 	uint32_t first_object;
 	uint32_t expert_count;            /* 0: dense */
+	uint32_t top_k;
 };
 
 struct model_catalog {
 	char family[32];                  /* "olmoe" */
+	int is_described;                 /* the family comes from model_source.family_file */
 	char name[64];                    /* last component of the directory */
 	char *directory;                  /* real path: of config.json and, unless there are further ones, of all shards */
 	struct cnre_places *places;       /* all directories, and what of each is used */
@@ -65,8 +69,9 @@ struct model_catalog {
 	uint32_t layer_count;             /* as the checkpoint numbers them, MTP rows after the last */
 	uint32_t main_layer_count;        /* without those rows */
 	uint32_t expert_count;            /* the most in any layer */
-	uint32_t top_k;
+	uint32_t top_k;                   /* of the main layers */
 	uint32_t capabilities;            /* CNRE_CAP_* of cnre.h */
+	uint32_t state;                   /* where a conversation's state can be cut: enum family_state */
 	uint32_t object_count, shape_count, shard_count;
 	uint64_t payload_bytes_min, payload_bytes_max, payload_bytes_total;
 	uint64_t slab_bytes_max, slab_bytes_total;

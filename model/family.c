@@ -9,28 +9,44 @@
 
 #define DIGITS_MAX 6
 
-static const struct family *const families[] = {
-	&family_olmoe,
+const struct family *const family_table[] = {
+	&family_glm,    &family_glm53,       &family_kimi_k3,      &family_inkling, &family_olmoe, &family_qwen36,
+	&family_qwen38, &family_deepseek_v4, &family_deepseek_v41, &family_mimo,    NULL,
 };
+
+int family_has_type(const struct family *family, const char *model_type)
+{
+	for (size_t i = 0; family->model_types[i] != NULL; i++)
+		if (strcmp(family->model_types[i], model_type) == 0)
+			return 1;
+	return 0;
+}
 
 const struct family *family_find(const char *model_type)
 {
-	size_t i;
+	for (size_t i = 0; family_table[i] != NULL; i++)
+		if (family_has_type(family_table[i], model_type))
+			return family_table[i];
+	return NULL;
+}
 
-	for (i = 0; i < CNRE_COUNT_OF(families); i++)
-		if (strcmp(families[i]->model_type, model_type) == 0)
-			return families[i];
+const struct family *family_by_name(const char *name)
+{
+	for (size_t i = 0; family_table[i] != NULL; i++)
+		if (strcmp(family_table[i]->name, name) == 0)
+			return family_table[i];
 	return NULL;
 }
 
 const char *family_list(char *text, size_t text_bytes)
 {
-	size_t i, used = 0;
+	size_t used = 0;
 
 	text[0] = '\0';
-	for (i = 0; i < CNRE_COUNT_OF(families) && used < text_bytes; i++)
-		used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", i == 0 ? "" : ", ",
-					 families[i]->model_type);
+	for (size_t i = 0; family_table[i] != NULL; i++)
+		for (size_t k = 0; family_table[i]->model_types[k] != NULL && used < text_bytes; k++)
+			used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "" : ", ",
+						 family_table[i]->model_types[k]);
 	return text;
 }
 
@@ -49,49 +65,84 @@ static int take_number(const char **name, uint32_t *ret_value)
 	return 0;
 }
 
-static int matches(const char *pattern, const char *name, uint32_t *layer, uint32_t *expert)
+/* Takes what the pattern says off the front of *name. 1 taken. */
+static int take_pattern(const char *pattern, const char **name, struct family_place *place)
 {
-	*expert = UINT32_MAX;
 	for (; *pattern != '\0'; pattern++) {
 		if (*pattern != '%') {
-			if (*name++ != *pattern)
+			if (*(*name)++ != *pattern)
 				return 0; /* also when name has ended */
 			continue;
 		}
 		pattern++;
-		if (take_number(&name, *pattern == 'L' ? layer : expert) < 0)
+		place->is_mtp |= *pattern == 'M';
+		if (take_number(name, *pattern == 'E' ? &place->expert : &place->number) < 0)
 			return 0;
 	}
-	return *name == '\0';
+	return 1;
 }
 
-int family_match(const struct family *family, const char *name, uint32_t *ret_layer, uint32_t *ret_expert)
+static int match_names(const struct family *family, const char *rest, struct family_place *place)
 {
-	uint32_t i, layer = 0, expert;
+	for (place->name = 0; place->name < family->name_count; place->name++) {
+		const char *at = rest;
 
-	for (i = 0; i < family->name_count; i++) {
-		if (!matches(family->names[i], name, &layer, &expert))
-			continue;
-		*ret_layer = layer;
-		*ret_expert = expert;
-		return (int)i;
+		place->expert = UINT32_MAX;
+		if (take_pattern(family->names[place->name], &at, place) && *at == '\0')
+			return 1;
 	}
-	return -1;
+	return 0;
 }
 
-const char *family_make_name(const struct family *family, uint32_t pattern, uint32_t layer, uint32_t expert, char *text,
+int family_match(const struct family *family, const char *name, struct family_place *ret_place)
+{
+	for (uint32_t i = 0; family->stems[i] != NULL; i++) {
+		struct family_place place = {.stem = i};
+		const char *rest = name;
+
+		if (!take_pattern(family->stems[i], &rest, &place) || !match_names(family, rest, &place))
+			continue;
+		*ret_place = place;
+		return 1;
+	}
+	return 0;
+}
+
+int family_match_router(const struct family *family, const char *name, struct family_place *ret_place)
+{
+	for (uint32_t i = 0; family->routers != NULL && family->routers[i] != NULL; i++) {
+		struct family_place place = {.stem = i};
+		const char *rest = name;
+
+		if (!take_pattern(family->routers[i], &rest, &place) || *rest != '\0')
+			continue;
+		*ret_place = place;
+		return 1;
+	}
+	return 0;
+}
+
+static size_t add_pattern(const char *pattern, const struct family_place *place, char *text, size_t text_bytes,
+			  size_t used)
+{
+	for (; *pattern != '\0' && used < text_bytes; pattern++) {
+		if (*pattern == '%')
+			used += (size_t)snprintf(text + used, text_bytes - used, "%u",
+						 *++pattern == 'E' ? place->expert : place->number);
+		else
+			used += (size_t)snprintf(text + used, text_bytes - used, "%c", *pattern);
+	}
+	return used;
+}
+
+const char *family_make_name(const struct family *family, const struct family_place *place, char *text,
 			     size_t text_bytes)
 {
-	const char *at;
-	size_t used = 0;
+	size_t used;
 
-	CNRE_CHECK(pattern < family->name_count && text_bytes > 0);
+	CNRE_CHECK(place->name < family->name_count && text_bytes > 0);
 	text[0] = '\0';
-	for (at = family->names[pattern]; *at != '\0' && used < text_bytes; at++) {
-		if (*at == '%')
-			used += (size_t)snprintf(text + used, text_bytes - used, "%u", *++at == 'L' ? layer : expert);
-		else
-			used += (size_t)snprintf(text + used, text_bytes - used, "%c", *at);
-	}
+	used = add_pattern(family->stems[place->stem], place, text, text_bytes, 0);
+	(void)add_pattern(family->names[place->name], place, text, text_bytes, used);
 	return text;
 }

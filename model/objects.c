@@ -2,28 +2,21 @@
 /* Expert tensors to objects; see objects.h. */
 #include "model/objects.h"
 
-#include "base/check.h"
 #include "base/message.h"
+#include "model/cut.h"
+#include "model/found.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define NAME_BYTES 256
-
-struct found { /* a tensor of one of the family's names */
-	uint64_t file_off, bytes;
-	uint32_t shard;
-	uint8_t is_there, dtype, is_matrix;
-	uint64_t rows, columns; /* of a matrix */
-};
 
 struct model_objects {
 	const struct family *family;
 	struct family_extents extents;
+	struct found_table found;
 	char *message;
-	struct found *found; /* [layer][expert, or extents.experts: all of the layer][name] */
 };
 
 __attribute__((format(printf, 3, 4))) static int fail(const struct model_objects *objects, int error,
@@ -42,12 +35,7 @@ int model_objects_open(struct model_objects **ret_objects, const struct family *
 {
 	struct model_objects *objects = calloc(1, sizeof *objects);
 
-	CNRE_CHECK(family->name_count <= FAMILY_NAMES_MAX);
-	CNRE_CHECK(extents->layers <= MODEL_LAYERS_MAX && extents->experts <= MODEL_EXPERTS_MAX);
-	if (objects != NULL)
-		objects->found = calloc((size_t)extents->layers * (extents->experts + 1),
-					family->name_count * sizeof *objects->found);
-	if (objects == NULL || objects->found == NULL) {
+	if (objects == NULL || found_open(&objects->found, family, extents) < 0) {
 		(void)model_objects_close(objects);
 		return cnre_message(message, MODEL_MESSAGE_BYTES, -ENOMEM, "out of memory for %u layers of %u experts",
 				    extents->layers, extents->experts);
@@ -63,63 +51,93 @@ struct model_objects *model_objects_close(struct model_objects *objects)
 {
 	if (objects == NULL)
 		return NULL;
-	free(objects->found);
+	found_close(&objects->found);
 	free(objects);
 	return NULL;
 }
 
-/* expert may be extents.experts: the tensors of the whole layer. */
-static struct found *found_at(const struct model_objects *objects, uint32_t layer, uint32_t expert, uint32_t name)
-{
-	size_t row = (size_t)layer * (objects->extents.experts + 1) + expert;
+/* ---- tensors ---- */
 
-	return &objects->found[row * objects->family->name_count + name];
-}
+struct tensor { /* one that is looked at, and where its name puts it */
+	const char *shard, *name;
+	struct family_place place;
+	uint32_t row;
+};
 
-static int check_place(const struct model_objects *objects, const char *shard, const char *tensor, uint32_t layer,
-		       uint32_t expert)
+static int check_place(const struct model_objects *objects, const struct tensor *tensor)
 {
 	const struct family_extents *extents = &objects->extents;
+	uint32_t experts = tensor->row < extents->layers ? extents->experts : extents->mtp_experts;
 
-	if (layer >= extents->layers)
-		return fail(objects, -EBADMSG, "%s: tensor %.200s: layer %u, but config.json says %s %u", shard, tensor,
-			    layer, objects->family->layers_key, extents->layers);
-	if (expert != UINT32_MAX && expert >= extents->experts)
-		return fail(objects, -EBADMSG, "%s: tensor %.200s: expert %u, but config.json says %s %u", shard,
-			    tensor, expert, objects->family->experts_key, extents->experts);
+	if (tensor->place.is_mtp ? tensor->place.number >= objects->family->mtp_rows
+				 : tensor->row >= objects->found.rows)
+		return fail(objects, -EBADMSG, "%s: tensor %.200s: layer %u, but config.json says %s %u", tensor->shard,
+			    tensor->name, tensor->place.number, extents->layers_key, extents->layers);
+	if (tensor->place.expert != UINT32_MAX && tensor->place.expert >= experts)
+		return fail(objects, -EBADMSG, "%s: tensor %.200s: expert %u, but config.json says %s %u",
+			    tensor->shard, tensor->name, tensor->place.expert, extents->experts_key, experts);
 	return 0;
 }
 
-static int add_tensor(struct model_objects *objects, const struct model_catalog *catalog, uint32_t shard,
-		      const struct safetensors *file, const struct safetensors_tensor *tensor)
+static void set_dimensions(struct found *found, const uint64_t *dimension, uint8_t rank)
 {
-	const char *text = safetensors_name(file, tensor), *shard_name = catalog->shard[shard].name;
-	const uint64_t *dimension = safetensors_dimensions(file, tensor);
-	uint32_t layer = 0, expert = 0;
-	struct found *found;
-	int name, result;
+	if (rank > FOUND_RANK_MAX)
+		return;
+	found->rank = rank;
+	for (uint8_t i = 0; i < rank; i++)
+		found->dimension[i] = dimension[i] < UINT32_MAX ? (uint32_t)dimension[i] : UINT32_MAX;
+}
 
-	name = family_match(objects->family, text, &layer, &expert);
-	if (name < 0)
-		return 0; /* dense, the engine's own affair */
-	result = check_place(objects, shard_name, text, layer, expert);
+static int add_expert_tensor(struct model_objects *objects, const struct model_catalog *catalog, uint32_t shard,
+			     const struct safetensors *file, const struct safetensors_tensor *tensor,
+			     const struct tensor *at)
+{
+	int is_shared = at->place.expert == UINT32_MAX;
+	struct found *found;
+	int result = check_place(objects, at);
+
 	if (result < 0)
 		return result;
-	found = found_at(objects, layer, expert == UINT32_MAX ? objects->extents.experts : expert, (uint32_t)name);
+	found = found_at(&objects->found, at->row, is_shared ? objects->found.experts : at->place.expert,
+			 at->place.name);
 	if (found->is_there)
-		return fail(objects, -EBADMSG, "%s: tensor %.200s is in %.100s too (duplicate): remove one", shard_name,
-			    text, catalog->shard[found->shard].name);
+		return fail(objects, -EBADMSG, "%s: tensor %.200s is in %.100s too (duplicate): remove one", at->shard,
+			    at->name, catalog->shard[found->shard].name);
 	*found = (struct found){.file_off = file->data_off + tensor->begin,
 				.bytes = tensor->end - tensor->begin,
 				.shard = shard,
 				.is_there = 1,
 				.dtype = tensor->dtype,
-				.is_matrix = tensor->rank == 2};
-	if (tensor->rank == 2) {
-		found->rows = dimension[0];
-		found->columns = dimension[1];
-	}
+				.stem = (uint8_t)at->place.stem,
+				.is_shared = (uint8_t)is_shared};
+	set_dimensions(found, safetensors_dimensions(file, tensor), tensor->rank);
 	return 0;
+}
+
+/* A router has one row an expert. What it says of layers that are not there, or of more experts, is nobody's business. */
+static void add_router(struct model_objects *objects, const struct safetensors *file,
+		       const struct safetensors_tensor *tensor, const struct family_place *place)
+{
+	uint32_t row = place->number + (place->is_mtp ? objects->extents.layers : 0);
+
+	if (tensor->rank != 2 || row >= objects->found.rows)
+		return;
+	if (safetensors_dimensions(file, tensor)[0] <= objects->found.experts)
+		objects->found.routed[row] = (uint32_t)safetensors_dimensions(file, tensor)[0];
+}
+
+static int add_tensor(struct model_objects *objects, const struct model_catalog *catalog, uint32_t shard,
+		      const struct safetensors *file, const struct safetensors_tensor *tensor)
+{
+	struct tensor at = {.shard = catalog->shard[shard].name, .name = safetensors_name(file, tensor)};
+
+	if (family_match(objects->family, at.name, &at.place)) {
+		at.row = at.place.number + (at.place.is_mtp ? objects->extents.layers : 0);
+		return add_expert_tensor(objects, catalog, shard, file, tensor, &at);
+	}
+	if (family_match_router(objects->family, at.name, &at.place))
+		add_router(objects, file, tensor, &at.place);
+	return 0; /* dense, the engine's own affair */
 }
 
 int model_objects_add(struct model_objects *objects, const struct model_catalog *catalog, uint32_t shard,
@@ -133,261 +151,145 @@ int model_objects_add(struct model_objects *objects, const struct model_catalog 
 	return result;
 }
 
-/* ---- one object ---- */
+/* ---- objects ---- */
 
-static uint32_t extent(const struct family_extents *extents, uint8_t which)
+static int is_same_part(const struct model_part_shape *a, const struct model_part_shape *b)
 {
-	switch (which) {
-	case FAMILY_HIDDEN:
-		return extents->hidden;
-	case FAMILY_INTERMEDIATE:
-		return extents->intermediate;
-	default:
-		return 1;
-	}
+	return a->bytes == b->bytes && a->rows == b->rows && a->columns == b->columns && a->dtype == b->dtype &&
+	       a->block_rows == b->block_rows && a->block_columns == b->block_columns;
 }
 
-static uint32_t element_bytes(uint8_t dtype)
+static int is_same_shape(const struct model_shape *a, const struct model_shape *b)
 {
-	switch (dtype) {
-	case MODEL_BF16:
-	case MODEL_F16:
-		return 2;
-	case MODEL_F32:
-		return 4;
-	case MODEL_I64:
-		return 8;
-	default:
-		return 1;
-	}
-}
-
-static void set_part(const struct family_extents *extents, const struct family_slice *slice, uint8_t dtype,
-		     struct model_part_shape *part)
-{
-	uint32_t per_element = slice->columns_per_element == 0 ? 1 : slice->columns_per_element;
-
-	part->rows = extent(extents, slice->rows);
-	part->columns = (extent(extents, slice->columns) + per_element - 1) / per_element;
-	part->dtype = dtype;
-	part->block_rows = slice->block_rows;
-	part->block_columns = slice->block_columns;
-	part->bytes = (uint64_t)part->rows * part->columns * element_bytes(dtype); /* extents are bounded: below 2^43 */
-}
-
-/* The tensor of an expert under a name; found on its own, or as the expert's share of the layer's tensor. */
-static int find_tensor(const struct model_objects *objects, uint32_t layer, uint32_t expert, uint32_t name,
-		       struct found *ret_found)
-{
-	const struct found *own = found_at(objects, layer, expert, name);
-	const struct found *shared = found_at(objects, layer, objects->extents.experts, name);
-
-	if (own->is_there) {
-		*ret_found = *own;
-		return 1;
-	}
-	if (!shared->is_there || shared->bytes % objects->extents.experts != 0)
-		return 0;
-	*ret_found = *shared;
-	ret_found->is_matrix = 0;
-	ret_found->bytes = shared->bytes / objects->extents.experts;
-	ret_found->file_off += ret_found->bytes * expert;
-	return 1;
-}
-
-/* Cuts one tensor into parts. 1 it fits, 0 it has another dtype, shape or length. */
-static int cut_tensor(const struct model_objects *objects, const struct family_tensor *tensor,
-		      const struct found *found, struct model_shape *shape, struct model_object *object)
-{
-	uint8_t dtype = tensor->dtype == MODEL_DTYPE_OTHER ? found->dtype : tensor->dtype;
-	const struct model_part_shape *part = NULL;
-	uint64_t done = 0;
-	uint32_t i, role;
-
-	if ((tensor->stored & FAMILY_STORED(found->dtype)) == 0)
-		return 0;
-	for (i = 0; i < tensor->slice_count; i++) {
-		role = tensor->slice[i].role;
-		set_part(&objects->extents, &tensor->slice[i], dtype, &shape->part[role]);
-		part = &shape->part[role];
-		object->piece[role].shard = found->shard;
-		object->piece[role].file_off = found->file_off + done;
-		done += part->bytes;
-	}
-	if (tensor->slice_count == 1 && found->is_matrix &&
-	    (found->rows != part->rows || found->columns != part->columns))
-		return 0;
-	return done == found->bytes;
-}
-
-/* 1: the object consists of exactly the tensors of this format. */
-static int try_format(const struct model_objects *objects, const struct family_format *format,
-		      struct model_shape *shape, struct model_object *object)
-{
-	struct found found;
-	uint32_t i, wanted = 0;
-
-	memset(shape, 0, sizeof *shape);
-	memset(object->piece, 0, sizeof object->piece);
-	for (i = 0; i < format->tensor_count; i++) {
-		wanted |= 1u << format->tensor[i].name;
-		if (!find_tensor(objects, object->layer, object->expert, format->tensor[i].name, &found) ||
-		    !cut_tensor(objects, &format->tensor[i], &found, shape, object))
+	for (uint32_t role = 0; role < MODEL_ROLES; role++)
+		if (!is_same_part(&a->part[role], &b->part[role]))
 			return 0;
-	}
-	for (i = 0; i < objects->family->name_count; i++)
-		if ((wanted & 1u << i) == 0 && find_tensor(objects, object->layer, object->expert, i, &found))
-			return 0;
-	return 1;
+	return 1; /* and so of one format */
 }
-
-static uint32_t count_present(const struct model_objects *objects, const struct family_format *format,
-			      const struct model_object *object)
-{
-	struct found found;
-	uint32_t i, count = 0;
-
-	for (i = 0; i < format->tensor_count; i++)
-		count += (uint32_t)find_tensor(objects, object->layer, object->expert, format->tensor[i].name, &found);
-	return count;
-}
-
-/* The format that the object has most tensors of: the one to explain a failure with. */
-static const struct family_format *nearest_format(const struct model_objects *objects,
-						  const struct model_object *object)
-{
-	const struct family_format *best = &objects->family->formats[0];
-	uint32_t i, count, best_count = 0;
-
-	for (i = 0; i < objects->family->format_count; i++) {
-		count = count_present(objects, &objects->family->formats[i], object);
-		if (count > best_count) {
-			best = &objects->family->formats[i];
-			best_count = count;
-		}
-	}
-	return best;
-}
-
-static uint64_t wanted_bytes(const struct model_objects *objects, const struct family_tensor *tensor, uint8_t stored)
-{
-	struct model_part_shape part;
-	uint64_t bytes = 0;
-	uint32_t i;
-
-	for (i = 0; i < tensor->slice_count; i++) {
-		set_part(&objects->extents, &tensor->slice[i],
-			 tensor->dtype == MODEL_DTYPE_OTHER ? stored : tensor->dtype, &part);
-		bytes += part.bytes;
-	}
-	return bytes;
-}
-
-/* No format fits: say which tensor is missing, has the wrong form, or is too many. */
-static int explain(const struct model_objects *objects, const struct model_catalog *catalog,
-		   const struct model_object *object)
-{
-	const struct family_format *format = nearest_format(objects, object);
-	const struct family_tensor *tensor;
-	struct model_object scratch = *object;
-	struct model_shape shape = {0};
-	struct found found;
-	char name[NAME_BYTES];
-	uint32_t i;
-
-	for (i = 0; i < format->tensor_count; i++) {
-		tensor = &format->tensor[i];
-		(void)family_make_name(objects->family, tensor->name, object->layer, object->expert, name, sizeof name);
-		if (!find_tensor(objects, object->layer, object->expert, tensor->name, &found))
-			return fail(objects, -EBADMSG,
-				    "tensor %s is missing in all %u shards: the checkpoint is incomplete, "
-				    "download it again",
-				    name, catalog->shard_count);
-		if (!cut_tensor(objects, tensor, &found, &shape, &scratch))
-			return fail(objects, -EBADMSG,
-				    "%s: tensor %s: %llu bytes in a dtype or shape that format %s does not "
-				    "have (it needs %llu): convert the checkpoint again",
-				    catalog->shard[found.shard].name, name, (unsigned long long)found.bytes,
-				    format->name, (unsigned long long)wanted_bytes(objects, tensor, found.dtype));
-	}
-	return fail(objects, -EBADMSG, "layer %u expert %u has tensors of two formats: convert the checkpoint again",
-		    object->layer, object->expert);
-}
-
-/* ---- all objects ---- */
 
 static int add_shape(const struct model_objects *objects, struct model_catalog *catalog,
 		     const struct model_shape *shape, uint32_t *ret_index)
 {
+	struct model_shape *added;
 	uint32_t i, role;
 
 	for (i = catalog->shape_count; i-- > 0;) /* newest first: neighbours are alike */
-		if (memcmp(catalog->shape[i].part, shape->part, sizeof shape->part) == 0) {
+		if (is_same_shape(&catalog->shape[i], shape)) {
 			*ret_index = i;
 			return 0;
 		}
 	if (catalog->shape_count == MODEL_SHAPES_MAX)
 		return fail(objects, -E2BIG, "experts of more than %u shapes", MODEL_SHAPES_MAX);
-	catalog->shape[catalog->shape_count] = *shape;
+	added = &catalog->shape[catalog->shape_count];
+	*added = *shape;
 	for (role = 0; role < MODEL_ROLES; role++)
-		catalog->shape[catalog->shape_count].payload_bytes += shape->part[role].bytes;
-	if (catalog->shape[catalog->shape_count].payload_bytes > MODEL_OBJECT_BYTES_MAX)
+		added->payload_bytes += shape->part[role].bytes;
+	if (added->payload_bytes > MODEL_OBJECT_BYTES_MAX)
 		return fail(objects, -E2BIG, "an expert of %llu bytes, more than the bound of %llu",
-			    (unsigned long long)catalog->shape[catalog->shape_count].payload_bytes,
-			    (unsigned long long)MODEL_OBJECT_BYTES_MAX);
+			    (unsigned long long)added->payload_bytes, (unsigned long long)MODEL_OBJECT_BYTES_MAX);
 	*ret_index = catalog->shape_count++;
 	return 0;
 }
 
-static int add_object(const struct model_objects *objects, struct model_catalog *catalog, uint32_t layer,
-		      uint32_t expert)
+static int add_object(const struct model_objects *objects, struct model_catalog *catalog, const struct cut_place *place)
 {
+	const struct cut cut = {.family = objects->family,
+				.extents = &objects->extents,
+				.found = &objects->found,
+				.catalog = catalog,
+				.message = objects->message};
 	struct model_object *object = &catalog->object[catalog->object_count];
 	struct model_shape shape;
-	uint32_t i;
-	int result;
+	int result = cut_expert(&cut, place, &shape, object);
 
-	object->layer = layer;
-	object->expert = expert;
-	for (i = 0; i < objects->family->format_count; i++)
-		if (try_format(objects, &objects->family->formats[i], &shape, object))
-			break;
-	if (i == objects->family->format_count)
-		return explain(objects, catalog, object);
+	if (result < 0)
+		return result;
+	object->layer = place->row;
+	object->expert = place->expert;
 	result = add_shape(objects, catalog, &shape, &object->shape);
 	if (result == 0)
 		catalog->object_count++;
 	return result;
 }
 
-static int layer_is_sparse(const struct model_objects *objects, uint32_t layer)
+/* As config.json says, or fewer if the row's router does: a checkpoint may have been pruned unevenly. */
+static uint32_t count_experts(const struct model_objects *objects, uint32_t row)
 {
-	const struct found *found = found_at(objects, layer, 0, 0);
-	size_t i, count = (size_t)(objects->extents.experts + 1) * objects->family->name_count;
+	const struct family_extents *extents = &objects->extents;
+	uint32_t configured = row < extents->layers ? extents->experts : extents->mtp_experts;
+	uint32_t routed = objects->found.routed[row];
 
-	for (i = 0; i < count; i++)
-		if (found[i].is_there)
-			return 1;
+	return routed > 0 && routed < configured ? routed : configured;
+}
+
+/* What lies beyond the router's rows would never be used: one of the two is wrong. */
+static int check_none_beyond(const struct model_objects *objects, const struct model_catalog *catalog, uint32_t row,
+			     uint32_t experts)
+{
+	const struct found *found;
+	uint32_t expert, name;
+
+	for (expert = experts; expert < objects->found.experts; expert++)
+		for (name = 0; name < objects->found.names; name++) {
+			found = found_at(&objects->found, row, expert, name);
+			if (found->is_there)
+				return fail(objects, -EBADMSG,
+					    "%s: layer %u has tensors of expert %u, but its router has only %u rows: "
+					    "convert the checkpoint again",
+					    catalog->shard[found->shard].name, row, expert, experts);
+		}
 	return 0;
 }
 
-/* A layer without any expert tensor is dense; any other must have all its experts. */
-static int add_layers(const struct model_objects *objects, struct model_catalog *catalog)
+static uint32_t first_stem(const struct model_objects *objects, uint32_t row)
 {
-	uint32_t layer, expert;
-	int result = 0;
+	const struct found *any = found_any(&objects->found, row);
 
-	for (layer = 0; layer < catalog->layer_count; layer++) {
-		catalog->layer[layer].first_object = catalog->object_count;
-		if (!layer_is_sparse(objects, layer))
-			continue;
-		catalog->layer[layer].expert_count = objects->extents.experts;
-		catalog->expert_count = objects->extents.experts;
-		for (expert = 0; expert < objects->extents.experts && result == 0; expert++)
-			result = add_object(objects, catalog, layer, expert);
-		if (result < 0)
-			return result;
-	}
+	for (uint32_t other = 0; any == NULL && other < objects->found.rows; other++)
+		any = found_any(&objects->found, other);
+	return any != NULL ? any->stem : 0;
+}
+
+/* A layer without any expert tensor is dense, unless config.json says otherwise; any other must have all its experts. */
+static int add_layer(const struct model_objects *objects, struct model_catalog *catalog, uint32_t row)
+{
+	const struct family_extents *extents = &objects->extents;
+	struct model_layer *layer = &catalog->layer[row];
+	struct cut_place place = {.row = row, .experts = count_experts(objects, row)};
+	int result;
+
+	layer->first_object = catalog->object_count;
+	layer->top_k = row < extents->layers ? extents->top_k : extents->mtp_top_k;
+	if (found_any(&objects->found, row) == NULL &&
+	    (row < extents->dense_layers || row >= extents->layers || extents->dense_layers == UINT32_MAX))
+		return 0;
+	place.stem = first_stem(objects, row);
+	result = check_none_beyond(objects, catalog, row, place.experts);
+	for (; place.expert < place.experts && result == 0; place.expert++)
+		result = add_object(objects, catalog, &place);
+	if (result < 0)
+		return result;
+	layer->expert_count = place.experts;
+	if (catalog->expert_count < place.experts)
+		catalog->expert_count = place.experts;
+	return 0;
+}
+
+/* Layers, and as many of the rows after them as there are experts in. */
+static uint32_t count_rows(const struct model_objects *objects)
+{
+	uint32_t rows = objects->found.rows;
+
+	while (rows > objects->extents.layers && found_any(&objects->found, rows - 1) == NULL)
+		rows--;
+	return rows;
+}
+
+static int has_any(const struct model_objects *objects)
+{
+	for (uint32_t row = 0; row < objects->found.rows; row++)
+		if (found_any(&objects->found, row) != NULL)
+			return 1;
 	return 0;
 }
 
@@ -418,24 +320,40 @@ static void add_sizes(struct model_catalog *catalog)
 	}
 }
 
+static int fail_none(const struct model_objects *objects)
+{
+	const struct family_place first = {0};
+	char name[NAME_BYTES];
+
+	return fail(objects, -ENOTSUP, "no routed experts in a known format: no tensor is named like %s",
+		    family_make_name(objects->family, &first, name, sizeof name));
+}
+
+static int make_room(const struct model_objects *objects, struct model_catalog *catalog)
+{
+	catalog->layer = calloc(catalog->layer_count, sizeof *catalog->layer);
+	catalog->object = calloc((size_t)catalog->layer_count * objects->found.experts, sizeof *catalog->object);
+	catalog->shape = calloc(MODEL_SHAPES_MAX, sizeof *catalog->shape);
+	if (catalog->layer != NULL && catalog->object != NULL && catalog->shape != NULL)
+		return 0;
+	return fail(objects, -ENOMEM, "out of memory for %u layers of %u experts", catalog->layer_count,
+		    objects->found.experts);
+}
+
 int model_objects_finish(const struct model_objects *objects, struct model_catalog *catalog)
 {
-	char name[NAME_BYTES];
+	uint32_t row;
 	int result;
 
-	catalog->layer_count = catalog->main_layer_count = objects->extents.layers;
-	catalog->layer = calloc(catalog->layer_count, sizeof *catalog->layer);
-	catalog->object = calloc((size_t)objects->extents.layers * objects->extents.experts, sizeof *catalog->object);
-	catalog->shape = calloc(MODEL_SHAPES_MAX, sizeof *catalog->shape);
-	if (catalog->layer == NULL || catalog->object == NULL || catalog->shape == NULL)
-		return fail(objects, -ENOMEM, "out of memory for %u layers of %u experts", objects->extents.layers,
-			    objects->extents.experts);
-	result = add_layers(objects, catalog);
+	if (!has_any(objects))
+		return fail_none(objects);
+	catalog->main_layer_count = objects->extents.layers;
+	catalog->layer_count = count_rows(objects);
+	result = make_room(objects, catalog);
+	for (row = 0; row < catalog->layer_count && result == 0; row++)
+		result = add_layer(objects, catalog, row);
 	if (result < 0)
 		return result;
-	if (catalog->object_count == 0)
-		return fail(objects, -ENOTSUP, "no routed experts in a known format: no tensor is named like %s",
-			    family_make_name(objects->family, 0, 0, 0, name, sizeof name));
 	add_sizes(catalog);
 	if (catalog->slab_bytes_max > MODEL_OBJECT_BYTES_MAX)
 		return fail(objects, -E2BIG, "an expert needs a slab of %llu bytes, more than the bound of %llu",

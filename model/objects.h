@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From tensors to objects: collects the expert tensors of all shards, then gives each (layer, expert) the format of its
- * family that fits, and so its shape and the place of its parts. The middle step of model_catalog_open; it reads no file.
+ * From tensors to objects: collects the expert tensors of all shards, then cuts each (layer, expert) out of them, and so
+ * gives it its shape and the place of its parts. The middle step of model_catalog_open; it reads no file.
  */
 #ifndef CNRE_MODEL_OBJECTS_H
 #define CNRE_MODEL_OBJECTS_H
 
 #include "model/catalog.h"
+#include "model/extents.h"
 #include "model/family.h"
 #include "model/safetensors.h"
 
 #include <stdint.h>
 
-#define MODEL_LAYERS_MAX 1024u
-#define MODEL_EXPERTS_MAX 4096u           /* of a layer */
-#define MODEL_OBJECTS_MAX (1u << 20)
-#define MODEL_EXTENT_MAX (1u << 20)       /* hidden, intermediate */
 #define MODEL_SHAPES_MAX 256u
 #define MODEL_OBJECT_BYTES_MAX (1ull << 30) /* slabs never cross a pool segment */
 
 struct model_objects;
 
-/* All return 0 or -errno with one line in message, as model_catalog_open. The extents are within the bounds above. */
+/* All return 0 or -errno with one line in message, as model_catalog_open. The extents are as extents_read leaves them. */
 int model_objects_open(struct model_objects **ret_objects, const struct family *family,
 		       const struct family_extents *extents, char message[MODEL_MESSAGE_BYTES]);
 struct model_objects *model_objects_close(struct model_objects *objects);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * OLMoE, in two containers. Colibri's converter merges gate, up and down into one tensor of int8 rows, stored as I8 or
- * U8; both hold two's complement bytes, so parts are always given as I8. Its scales are one F32 a row, merged alike.
- * The original files have three plain matrices an expert.
+ * U8, and their scales, one F32 a row, into another. The original files have three plain matrices an expert.
  */
 #include "model/family.h"
 
@@ -11,62 +10,44 @@
 enum { MERGED, SCALES, GATE, UP, DOWN };
 
 static const char *const names[] = {
-	[MERGED] = "model.layers.%L.mlp.experts.%E.merged_weight",
-	[SCALES] = "model.layers.%L.mlp.experts.%E.qs",
-	[GATE] = "model.layers.%L.mlp.experts.%E.gate_proj.weight",
-	[UP] = "model.layers.%L.mlp.experts.%E.up_proj.weight",
-	[DOWN] = "model.layers.%L.mlp.experts.%E.down_proj.weight",
+	[MERGED] = "%E.merged_weight",  [SCALES] = "%E.qs", [GATE] = "%E.gate_proj.weight", [UP] = "%E.up_proj.weight",
+	[DOWN] = "%E.down_proj.weight",
 };
+static const char *const model_types[] = {"olmoe", NULL};
+static const char *const stems[] = {"model.layers.%L.mlp.experts.", NULL};
+static const char *const routers[] = {"model.layers.%L.mlp.gate.weight", NULL};
+static const struct encoding *const rows[] = {&encoding_int8_row, NULL};
+static const struct encoding *const plain[] = {&encoding_bf16, &encoding_f16, &encoding_f32, NULL};
 
-#define PLAIN (FAMILY_STORED(MODEL_BF16) | FAMILY_STORED(MODEL_F16) | FAMILY_STORED(MODEL_F32))
-#define INTO FAMILY_INTERMEDIATE, FAMILY_HIDDEN   /* rows, columns of gate and up */
-#define OUT_OF FAMILY_HIDDEN, FAMILY_INTERMEDIATE /* of down */
-
-static const struct family_format formats[] = {
+static const struct family_layout layouts[] = {
 	{
-		.name = "int8-row",
-		.tensor_count = 2,
-		.tensor =
-			{
-				{MERGED,
-				 MODEL_I8,
-				 3,
-				 FAMILY_STORED(MODEL_I8) | FAMILY_STORED(MODEL_U8),
-				 {{MODEL_GATE, INTO, 1, 0, 0},
-				  {MODEL_UP, INTO, 1, 0, 0},
-				  {MODEL_DOWN, OUT_OF, 1, 0, 0}}},
-				{SCALES,
-				 MODEL_F32,
-				 3,
-				 FAMILY_STORED(MODEL_F32),
-				 {{MODEL_GATE_SCALE, FAMILY_INTERMEDIATE, FAMILY_ONE, 1, 1, 0},
-				  {MODEL_UP_SCALE, FAMILY_INTERMEDIATE, FAMILY_ONE, 1, 1, 0},
-				  {MODEL_DOWN_SCALE, FAMILY_HIDDEN, FAMILY_ONE, 1, 1, 0}}},
-			},
+		.tensor_count = 1,
+		.tensor = {{MERGED, SCALES, 3, {FAMILY_GATE, FAMILY_UP, FAMILY_DOWN}}},
+		.encodings = rows,
 	},
 	{
-		.name = "plain",
 		.tensor_count = 3,
-		.tensor =
-			{
-				{GATE, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_GATE, INTO, 1, 0, 0}}},
-				{UP, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_UP, INTO, 1, 0, 0}}},
-				{DOWN, MODEL_DTYPE_OTHER, 1, PLAIN, {{MODEL_DOWN, OUT_OF, 1, 0, 0}}},
-			},
+		.tensor = {{GATE, FAMILY_NO_NAME, 1, {FAMILY_GATE}},
+			   {UP, FAMILY_NO_NAME, 1, {FAMILY_UP}},
+			   {DOWN, FAMILY_NO_NAME, 1, {FAMILY_DOWN}}},
+		.encodings = plain,
 	},
 };
 
 const struct family family_olmoe = {
 	.name = "olmoe",
-	.model_type = "olmoe",
+	.model_types = model_types,
 	.capabilities = MODEL_CAP_EXPERT_CACHE | MODEL_CAP_DIRECT_IO,
-	.layers_key = "num_hidden_layers",
-	.experts_key = "num_experts",
-	.top_k_key = "num_experts_per_tok",
-	.hidden_key = "hidden_size",
-	.intermediate_key = "intermediate_size",
+	.state = FAMILY_STATE_ANY_TOKEN,
+	.layers = {{"num_hidden_layers", NULL}},
+	.experts = {{"num_experts", NULL}},
+	.top_k = {{"num_experts_per_tok", NULL}},
+	.hidden = {{"hidden_size", NULL}},
+	.intermediate = {{"intermediate_size", NULL}},
+	.stems = stems,
+	.routers = routers,
 	.name_count = CNRE_COUNT_OF(names),
-	.format_count = CNRE_COUNT_OF(formats),
+	.layout_count = CNRE_COUNT_OF(layouts),
 	.names = names,
-	.formats = formats,
+	.layouts = layouts,
 };

@@ -19,7 +19,7 @@
 #define HEADER "cnre-digests 1 xxh3-64 "
 
 /* Two models: layer 0 is dense, layers 1 and 2 have two experts each. Owners 0 to 3 and 4 to 7. */
-static struct model_layer layers[] = {{0, 0}, {0, 2}, {2, 2}};
+static struct model_layer layers[] = {{0, 0, 0}, {0, 2, 1}, {2, 2, 1}};
 static struct model_object objects[] = {
 	{.layer = 1}, {.layer = 1, .expert = 1}, {.layer = 2}, {.layer = 2, .expert = 1}};
 static struct model_catalog catalogs[2];

@@ -269,7 +269,8 @@ Test(manager_mirror, one_that_does_not_go_on_is_said_to_be_silent_until_it_does)
 	}
 	cr_assert(status.is_silent);
 	cr_expect_eq(status.waiting, 2);
-	for (int i = 0; i < 1000 && status.waiting > 0; i++) {
+	for (int i = 0; i < 10000 && (status.waiting > 0 || status.is_silent); i++) {
+		(void)usleep(1000); /* as above */
 		loop_poll(manager.loop);
 		mirror_get_status(&manager, 0, &status);
 	}

@@ -373,7 +373,7 @@ Test(model_catalog, bad_configs_are_refused_by_key)
 		{"{\"a\":1,\"a\":2}", -EBADMSG, "config.json"},
 		{"{}", -EBADMSG, "model_type"},
 		{"{\"model_type\":7}", -EBADMSG, "model_type"},
-		{"{\"model_type\":\"gpt\"}", -ENOTSUP, "known are: olmoe"},
+		{"{\"model_type\":\"gpt\"}", -ENOTSUP, "known are: glm_moe_dsa"},
 		{"{\"model_type\":\"olmoe\"}", -EBADMSG, "num_hidden_layers is missing"},
 		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":0}", -EBADMSG, "num_hidden_layers is 0"},
 		{"{\"model_type\":\"olmoe\",\"num_hidden_layers\":1025}", -EBADMSG, "1 to 1024"},
@@ -419,47 +419,40 @@ Test(model_catalog, what_is_not_there_is_enoent)
 
 /* ---- the table-driven part, with a family that no file has ---- */
 
-static const char *const made_up_names[] = {"l%L.gate_up", "l%L.down", "l%L.e%E.w", "l%L.e%E.s"};
-static const struct family_format made_up_formats[] = {
-	{"fused",
-	 2,
-	 {{0,
-	   MODEL_DTYPE_OTHER,
-	   2,
-	   FAMILY_STORED(MODEL_BF16),
-	   {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0},
-	    {MODEL_UP, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0}}},
-	  {1,
-	   MODEL_DTYPE_OTHER,
-	   1,
-	   FAMILY_STORED(MODEL_BF16),
-	   {{MODEL_DOWN, FAMILY_HIDDEN, FAMILY_INTERMEDIATE, 1, 0, 0}}}}},
-	{"int8",
-	 1,
-	 {{2, MODEL_I8, 1, FAMILY_STORED(MODEL_U8), {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 1, 0, 0}}}}},
-	{"int4",
-	 2,
-	 {{2, MODEL_U8, 1, FAMILY_STORED(MODEL_U8), {{MODEL_GATE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 2, 0, 0}}},
-	  {3,
-	   MODEL_F32,
-	   1,
-	   FAMILY_STORED(MODEL_F32),
-	   {{MODEL_GATE_SCALE, FAMILY_INTERMEDIATE, FAMILY_HIDDEN, 4, 1, 4}}}}},
+static const char *const made_up_names[] = {"gate_up", "down", "e%E.g", "e%E.gs", "e%E.u", "e%E.us", "e%E.d", "e%E.ds"};
+static const char *const made_up_stems[] = {"l%L.", "m%M.", NULL};
+static const char *const made_up_routers[] = {"l%L.router", "m%M.router", NULL};
+static const char *const made_up_types[] = {"made_up", NULL};
+static const struct encoding *const made_up_plain[] = {&encoding_bf16, NULL};
+static const struct encoding *const made_up_quantised[] = {&encoding_int8_row, &encoding_int4_row, NULL};
+static const struct family_layout made_up_layouts[] = {
+	{2, {{0, FAMILY_NO_NAME, 2, {FAMILY_GATE, FAMILY_UP}}, {1, FAMILY_NO_NAME, 1, {FAMILY_DOWN}}}, made_up_plain},
+	{3, {{2, 3, 1, {FAMILY_GATE}}, {4, 5, 1, {FAMILY_UP}}, {6, 7, 1, {FAMILY_DOWN}}}, made_up_quantised},
 };
 static const struct family made_up = {.name = "made-up",
-				      .model_type = "made_up",
-				      .layers_key = "l",
-				      .experts_key = "e",
-				      .name_count = 4,
-				      .format_count = 3,
+				      .model_types = made_up_types,
+				      .mtp_rows = 2,
+				      .stems = made_up_stems,
+				      .routers = made_up_routers,
+				      .name_count = 8,
+				      .layout_count = 2,
 				      .names = made_up_names,
-				      .formats = made_up_formats};
+				      .layouts = made_up_layouts};
 
 /* Runs the collector on one header, without files. */
 static int collect(const char *header, uint64_t data_bytes, struct model_catalog *catalog)
 {
 	static struct model_shard shard = {.name = (char *)"s"};
-	const struct family_extents extents = {.layers = 2, .experts = 2, .top_k = 1, .hidden = 7, .intermediate = 4};
+	const struct family_extents extents = {.layers = 2,
+					       .experts = 2,
+					       .top_k = 2,
+					       .hidden = 7,
+					       .intermediate = 4,
+					       .mtp_experts = 1,
+					       .mtp_top_k = 1,
+					       .dense_layers = UINT32_MAX,
+					       .layers_key = "layers",
+					       .experts_key = "experts"};
 	struct safetensors *file = NULL;
 	struct model_objects *objects = NULL;
 	int result;
@@ -502,23 +495,136 @@ Test(model_catalog, fused_tensors_are_given_as_slices_of_each_expert)
 	drop(&catalog);
 }
 
+/* Adds the six tensors of an expert: int8 or int4 rows of 7 and 4 columns. */
+static void add_made_up(struct header *header, const char *prefix, int gate_bits, int other_bits)
+{
+	static const struct {
+		const char *weight, *scale;
+		uint32_t rows, columns;
+	} tensors[] = {{"g", "gs", 4, 7}, {"u", "us", 4, 7}, {"d", "ds", 7, 4}};
+	char name[64], shape[32];
+
+	for (size_t i = 0; i < 3; i++) {
+		uint32_t columns = (i == 0 ? gate_bits : other_bits) == 8 ? tensors[i].columns : (tensors[i].columns + 1) / 2;
+
+		(void)snprintf(name, sizeof name, "%s.%s", prefix, tensors[i].weight);
+		(void)snprintf(shape, sizeof shape, "%u,%u", tensors[i].rows, columns);
+		add(header, name, "U8", shape, (uint64_t)tensors[i].rows * columns);
+		(void)snprintf(name, sizeof name, "%s.%s", prefix, tensors[i].scale);
+		(void)snprintf(shape, sizeof shape, "%u", tensors[i].rows);
+		add(header, name, "F32", shape, 4u * tensors[i].rows);
+	}
+}
+
+static int collect_made_up(struct header *header, struct model_catalog *catalog)
+{
+	header->text[header->used++] = '}';
+	header->text[header->used] = '\0';
+	return collect(header->text, header->data_bytes, catalog);
+}
+
 /* One name, two widths: an int8 row among int4 rows. Odd extents round up. */
 Test(model_catalog, formats_that_share_a_name_are_told_apart_by_bytes)
 {
+	struct header header = {.used = 0};
+	struct model_catalog catalog;
+	const struct model_shape *int4, *mixed;
+
+	add_made_up(&header, "l0.e0", 4, 4);
+	add_made_up(&header, "l0.e1", 8, 4);
+	cr_assert_eq(collect_made_up(&header, &catalog), 0, "%s", message);
+	cr_expect_eq(catalog.shape_count, 2);
+	int4 = &catalog.shape[catalog.object[0].shape];
+	mixed = &catalog.shape[catalog.object[1].shape];
+	cr_expect_str_eq(int4->format, "int4-row");
+	cr_expect_eq(int4->part[MODEL_GATE].dtype, CNRE_U8);
+	cr_expect_eq(int4->part[MODEL_GATE].columns, 4);
+	cr_expect_eq(int4->part[MODEL_GATE_SCALE].rows, 4);
+	cr_expect_eq(int4->part[MODEL_GATE_SCALE].columns, 1);
+	cr_expect_eq(int4->payload_bytes, 16 + 16 + 14 + 4 * 15);
+	cr_expect_str_eq(mixed->format, "int8-row+int4-row+int4-row");
+	cr_expect_eq(mixed->part[MODEL_GATE].dtype, CNRE_I8);
+	cr_expect_eq(mixed->part[MODEL_UP].dtype, CNRE_U8);
+	cr_expect_eq(mixed->payload_bytes, 28 + 16 + 14 + 4 * 15);
+	drop(&catalog);
+}
+
+/* ---- layers ---- */
+
+Test(model_catalog, rows_after_the_last_layer_have_their_own_experts_and_top_k)
+{
+	struct header header = {.used = 0};
 	struct model_catalog catalog;
 
-	cr_assert_eq(collect("{\"l0.e0.w\":{\"dtype\":\"U8\",\"shape\":[4,4],\"data_offsets\":[0,16]},"
-			     "\"l0.e0.s\":{\"dtype\":\"F32\",\"shape\":[4,2],\"data_offsets\":[16,48]},"
-			     "\"l0.e1.w\":{\"dtype\":\"U8\",\"shape\":[4,7],\"data_offsets\":[48,76]}}",
-			     76, &catalog),
-		     0, "%s", message);
-	cr_expect_eq(catalog.shape_count, 2);
-	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE].dtype, CNRE_U8);
-	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE].columns, 4);
-	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE_SCALE].columns, 2);
-	cr_expect_eq(catalog.shape[catalog.object[0].shape].part[MODEL_GATE_SCALE].block_columns, 4);
-	cr_expect_eq(catalog.shape[catalog.object[1].shape].part[MODEL_GATE].dtype, CNRE_I8);
-	cr_expect_eq(catalog.payload_bytes_min, 28);
+	add_made_up(&header, "m1.e0", 8, 8);
+	add_made_up(&header, "l1.e0", 4, 4);
+	add_made_up(&header, "l1.e1", 4, 4);
+	cr_assert_eq(collect_made_up(&header, &catalog), 0, "%s", message);
+	cr_expect_eq(catalog.main_layer_count, 2);
+	cr_assert_eq(catalog.layer_count, 4);
+	cr_expect_eq(catalog.layer[0].expert_count, 0);
+	cr_expect_eq(catalog.layer[1].expert_count, 2);
+	cr_expect_eq(catalog.layer[1].top_k, 2);
+	cr_expect_eq(catalog.layer[2].expert_count, 0);
+	cr_expect_eq(catalog.layer[3].expert_count, 1);
+	cr_expect_eq(catalog.layer[3].top_k, 1);
+	cr_expect_eq(model_catalog_find(&catalog, 3, 0), 2);
+	cr_expect_eq(model_catalog_find(&catalog, 3, 1), -ENOENT);
+	drop(&catalog);
+}
+
+Test(model_catalog, a_row_after_those_that_there_may_be_is_refused)
+{
+	struct header header = {.used = 0};
+	struct model_catalog catalog;
+
+	add_made_up(&header, "m2.e0", 8, 8);
+	cr_expect_eq(collect_made_up(&header, &catalog), -EBADMSG);
+	cr_expect(strstr(message, "m2.e0.g: layer 2") != NULL, "%s", message);
+	drop(&catalog);
+}
+
+Test(model_catalog, a_missing_tensor_of_a_row_after_the_last_has_the_name_it_would_have)
+{
+	struct header header = {.used = 0};
+	struct model_catalog catalog;
+
+	add(&header, "m1.e0.g", "U8", "4,7", 28);
+	cr_expect_eq(collect_made_up(&header, &catalog), -EBADMSG);
+	cr_expect(strstr(message, "m1.e0.gs is missing") != NULL, "%s", message);
+	drop(&catalog);
+}
+
+/* Pruning need not take as many experts from each layer; the router then has a row for each that is left. */
+Test(model_catalog, a_layer_whose_router_knows_fewer_experts_has_fewer)
+{
+	struct header header = {.used = 0};
+	struct model_catalog catalog;
+
+	add(&header, "l0.router", "F32", "1,7", 28);
+	add_made_up(&header, "l0.e0", 4, 4);
+	add_made_up(&header, "l1.e0", 4, 4);
+	add_made_up(&header, "l1.e1", 4, 4);
+	add(&header, "l1.router", "F32", "2,7", 56);
+	cr_assert_eq(collect_made_up(&header, &catalog), 0, "%s", message);
+	cr_expect_eq(catalog.layer[0].expert_count, 1);
+	cr_expect_eq(catalog.layer[1].expert_count, 2);
+	cr_expect_eq(catalog.expert_count, 2);
+	cr_expect_eq(catalog.object_count, 3);
+	cr_expect_eq(model_catalog_find(&catalog, 1, 0), 1);
+	drop(&catalog);
+}
+
+Test(model_catalog, an_expert_beyond_the_rows_of_its_router_is_refused)
+{
+	struct header header = {.used = 0};
+	struct model_catalog catalog;
+
+	add(&header, "l0.router", "F32", "1,7", 28);
+	add_made_up(&header, "l0.e0", 4, 4);
+	add_made_up(&header, "l0.e1", 4, 4);
+	cr_expect_eq(collect_made_up(&header, &catalog), -EBADMSG);
+	cr_expect(strstr(message, "expert 1, but its router has only 1 rows") != NULL, "%s", message);
 	drop(&catalog);
 }
 

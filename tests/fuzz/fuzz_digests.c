@@ -17,7 +17,7 @@ static struct manager manager;
 
 static void make_models(void)
 {
-	static struct model_layer layers[LAYERS] = {{0, 12}, {0, 0}, {12, 12}};
+	static struct model_layer layers[LAYERS] = {{0, 12, 1}, {0, 0, 1}, {12, 12, 1}};
 	static struct model_object objects[OBJECTS];
 	static struct model_catalog catalogs[2];
 

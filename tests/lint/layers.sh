@@ -15,7 +15,7 @@ allowed_for() # folder
 	manager) echo base shm policy model gpu kvstore ;;
 	client/colibri) echo cnre ;; # and the headers of the user's tree, in angle brackets
 	engine) echo cnre ;;
-	tools/ctl) echo base shm kvstore ;; # files of prefixes
+	tools/ctl) echo base shm kvstore model ;; # files of prefixes, and checkpoints without a manager
 	tools/top | tools/inspect) echo base shm ;;
 	tools/sim) echo base policy model ;;
 	tools/gen) echo base ;;
@@ -48,7 +48,7 @@ check_file() # file folder
 # A header that is not ours, the C library's or the kernel's stays in the files named here: a regular expression.
 third_party='liburing.h         (manager/(loader_uring|bell|loop)|kvstore/disk_uring)\.c
 jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|tools/route|engine)/[a-z_]+\.[ch]
-ini.h              manager/settings\.c
+ini.h              (manager/settings|model/family_file)\.c
 openssl/[a-z]+.h   (base/(fingerprint|payload)|kvstore/key)\.c
 (deepseek_v4_internal|expert_store|expert_store_registry|tensor).h client/colibri/expert_store\.c
 xxhash.h           (manager/digest\.c|kvstore/checker_body\.h)

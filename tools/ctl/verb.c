@@ -7,7 +7,7 @@
 
 const struct verb *const verb_table[] = {&verb_status, &verb_stats,  &verb_clients, &verb_layers, &verb_kv,
 					 &verb_set,    &verb_policy, &verb_reset,   &verb_trace,  &verb_usage,
-					 &verb_warm,   NULL};
+					 &verb_warm,   &verb_inspect, NULL};
 
 const struct verb *verb_find(const char *name)
 {
