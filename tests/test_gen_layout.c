@@ -209,16 +209,21 @@ Test(gen_layout, latent_experts_are_as_wide_as_their_latent_space)
 	gen_layout_done(&layout);
 }
 
-static int config_has(const char *text)
+static int keys_have(const struct gen_key *keys, const char *text)
 {
 	char *config = NULL;
 	size_t bytes;
 	int result;
 
-	cr_assert_eq(gen_config_print(&options.model, options.model.family->keys, &config, &bytes), 0);
+	cr_assert_eq(gen_config_print(&options.model, keys, &config, &bytes), 0);
 	result = strstr(config, text) != NULL;
 	free(config);
 	return result;
+}
+
+static int config_has(const char *text)
+{
+	return keys_have(options.model.family->keys, text);
 }
 
 /* The width of an expert has another key in each: a reader that takes the wrong one finds another number. */
@@ -235,6 +240,18 @@ Test(gen_layout, a_flat_config_has_what_else_is_nested)
 	gen_layout_done(&layout);
 	lay_out("--family mimo --dense-layers 1");
 	cr_expect(config_has("\"moe_layer_freq\": [0, 1, 1]"));
+	gen_layout_done(&layout);
+}
+
+Test(gen_layout, the_file_beside_a_qwen36_container_says_how_its_experts_are_stored)
+{
+	lay_out("--family qwen36");
+	cr_expect_str_eq(options.model.family->extra->name, "qwen36_meta.json");
+	cr_expect(keys_have(options.model.family->extra->keys, "\"expert_gs\": 64\n}"));
+	gen_layout_done(&layout);
+	lay_out("--family qwen36 --matrix-format down:int8-row");
+	cr_expect(keys_have(options.model.family->extra->keys,
+			    "\"expert_gs\": 64,\n \"expert_down_bits\": 8,\n \"expert_down_gs\": 0\n}"));
 	gen_layout_done(&layout);
 }
 

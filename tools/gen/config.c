@@ -34,6 +34,11 @@ static uint32_t field(const struct gen_model *model, const struct gen_key *key)
 	return *(const uint32_t *)((const char *)model + key->field_off);
 }
 
+static const struct gen_format_shape *shape_of(const struct gen_model *model, enum gen_matrix matrix)
+{
+	return gen_format_shape(gen_model_format(model, model->dense_layers, matrix));
+}
+
 static void print_value(const struct printing *printing, const struct gen_key *key)
 {
 	const struct gen_model *model = printing->model;
@@ -46,8 +51,14 @@ static void print_value(const struct printing *printing, const struct gen_key *k
 		print_sparse_layers(printing);
 		return;
 	case GEN_KEY_GROUP:
+		(void)fprintf(printing->out, "%u", shape_of(model, GEN_GATE)->block_columns);
+		return;
+	case GEN_KEY_DOWN_BITS:
 		(void)fprintf(printing->out, "%u",
-			      gen_format_shape(gen_model_format(model, model->dense_layers, GEN_GATE))->block_columns);
+			      8u * shape_of(model, GEN_DOWN)->group_elements / shape_of(model, GEN_DOWN)->group);
+		return;
+	case GEN_KEY_DOWN_GROUP:
+		(void)fprintf(printing->out, "%u", shape_of(model, GEN_DOWN)->block_columns);
 		return;
 	default:
 		(void)fprintf(printing->out, "%u", (key->kind == GEN_KEY_FIELD_TWICE ? 2 : 1) * field(model, key));
@@ -72,6 +83,8 @@ static int is_left_out(const struct gen_model *model, const struct gen_key *key)
 {
 	if (key->only == (model->config == GEN_CONFIG_FLAT ? GEN_ONLY_NESTED : GEN_ONLY_FLAT))
 		return 1;
+	if (key->kind == GEN_KEY_DOWN_BITS || key->kind == GEN_KEY_DOWN_GROUP)
+		return shape_of(model, GEN_DOWN) == shape_of(model, GEN_GATE);
 	return key->kind == GEN_KEY_FIELD_IF && field(model, key) == 0;
 }
 

@@ -18,7 +18,8 @@ enum gen_key_kind {
 	GEN_KEY_FIELD_IF,
 	GEN_KEY_FIELD_TWICE,              /* twice the number */
 	GEN_KEY_SPARSE_LAYERS,            /* a list, 0 for each dense layer, 1 for others */
-	GEN_KEY_GROUP,                    /* weights of one scale of the experts, 0: of a row */
+	GEN_KEY_GROUP,                    /* weights of one scale of gate and up, 0: of a row */
+	GEN_KEY_DOWN_BITS, GEN_KEY_DOWN_GROUP, /* of down; left out where it is as gate and up */
 	GEN_KEY_OBJECT, GEN_KEY_END,      /* what lies between is the value */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GLM-5.3-Flash: GLM-5.2's tensors under the names of a multimodal model, or without that prefix as exports of the
- * text model have them.
+ * GLM-5.3-Flash: GLM-5.2's tensors, int4 in groups of 64, under the names of a multimodal model, or without that prefix
+ * as exports of the text model have them.
  */
 #include "tools/gen/family.h"
 
@@ -11,10 +11,6 @@
 static const char *const aliases[] = {"glm53", "glm53flash", "glm5next", NULL};
 static const char *const prefixes[] = {"model.language_model.", "model.", NULL};
 
-#define FORMATS                                                                               \
-	(GEN_INT4 | GEN_PLAIN | GEN_FORMAT_BIT(GEN_INT8_ROW) | GEN_FORMAT_BIT(GEN_INT2_ROW) | \
-	 GEN_FORMAT_BIT(GEN_INT3_G64) | GEN_FORMAT_BIT(GEN_IQ3) | GEN_FORMAT_BIT(GEN_FP8_BLOCK))
-
 static const struct gen_piece pieces[] = {
 	{"%B.mlp.experts.%E.gate_proj.weight", 0, GEN_HAS_GATE, GEN_PIECE},
 	{"%B.mlp.experts.%E.up_proj.weight", 0, GEN_HAS_UP, GEN_PIECE},
@@ -23,7 +19,7 @@ static const struct gen_piece pieces[] = {
 	{"%B.mlp.experts.%E.up_proj.weight.qs", 1, GEN_HAS_UP, GEN_PIECE},
 	{"%B.mlp.experts.%E.down_proj.weight.qs", 1, GEN_HAS_DOWN, GEN_PIECE},
 };
-static const struct gen_arrangement arrangements[] = {{FORMATS, CNRE_COUNT_OF(pieces), pieces}};
+static const struct gen_arrangement arrangements[] = {{GEN_FORMAT_BIT(GEN_INT4_GS64), CNRE_COUNT_OF(pieces), pieces}};
 
 static const struct gen_dense dense[] = {
 	{"%Pembed_tokens.weight", GEN_OUTER, GEN_VOCAB, GEN_HIDDEN, GEN_DENSE},
@@ -67,8 +63,8 @@ const struct gen_family gen_family_glm53 = {
 	.aliases = aliases,
 	.prefixes = prefixes,
 	.layer_block = "%Players.%L",
-	.formats = FORMATS,
-	.takes = GEN_TAKES_DENSE_LAYERS | GEN_TAKES_MTP | GEN_TAKES_CONFIG | GEN_TAKES_MATRIX_FORMAT,
+	.formats = GEN_FORMAT_BIT(GEN_INT4_GS64),
+	.takes = GEN_TAKES_DENSE_LAYERS | GEN_TAKES_MTP | GEN_TAKES_CONFIG,
 	.default_format = GEN_INT4_GS64,
 	.dense_format = GEN_BF16,
 	.mtp_format = GEN_FORMATS,

@@ -57,6 +57,8 @@ static const struct gen_key meta_keys[] = {
 	GEN_FIELD("topk", top_k),
 	GEN_FIELD("moe_inter", intermediate),
 	GEN_KEY_OF(GEN_KEY_GROUP, "expert_gs"),
+	GEN_KEY_OF(GEN_KEY_DOWN_BITS, "expert_down_bits"),
+	GEN_KEY_OF(GEN_KEY_DOWN_GROUP, "expert_down_gs"),
 	GEN_KEY_OF(GEN_KEY_LAST, NULL),
 };
 
