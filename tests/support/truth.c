@@ -116,26 +116,42 @@ uint32_t truth_shards(const struct truth *truth)
 
 /* ---- comparing ---- */
 
-static const unsigned char *find(const struct truth *truth, uint32_t layer, uint32_t expert, const char *part,
-				 uint64_t *ret_bytes)
+int truth_tensor(const struct truth *truth, const char *name, struct truth_tensor *ret_tensor)
 {
+	const json_t *at = json_object_get(truth->where, name), *tensor, *offsets, *shape;
 	const struct shard *shard;
-	const json_t *at, *offsets;
 	uint64_t begin, end;
-	char name[128];
 
-	(void)snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s", layer, expert, part);
-	at = json_object_get(truth->where, name);
 	if (at == NULL)
-		return NULL;
+		return 0;
 	shard = &truth->shard[json_integer_value(at)];
-	offsets = json_object_get(json_object_get(shard->header, name), "data_offsets");
+	tensor = json_object_get(shard->header, name);
+	offsets = json_object_get(tensor, "data_offsets");
 	begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
 	end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
 	if (begin > end || end > shard->bytes - shard->payload_off)
+		return 0;
+	ret_tensor->data = shard->base + shard->payload_off + begin;
+	ret_tensor->bytes = end - begin;
+	ret_tensor->dtype = json_string_value(json_object_get(tensor, "dtype"));
+	shape = json_object_get(tensor, "shape");
+	ret_tensor->rank = (uint32_t)json_array_size(shape);
+	ret_tensor->last =
+		ret_tensor->rank == 0 ? 0 : (uint64_t)json_integer_value(json_array_get(shape, ret_tensor->rank - 1));
+	return 1;
+}
+
+static const unsigned char *find(const struct truth *truth, uint32_t layer, uint32_t expert, const char *part,
+				 uint64_t *ret_bytes)
+{
+	struct truth_tensor tensor;
+	char name[128];
+
+	(void)snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s", layer, expert, part);
+	if (!truth_tensor(truth, name, &tensor))
 		return NULL;
-	*ret_bytes = end - begin;
-	return shard->base + shard->payload_off + begin;
+	*ret_bytes = tensor.bytes;
+	return tensor.data;
 }
 
 /* `roles` parts, beginning with `first`, lie one behind the other in one tensor. */

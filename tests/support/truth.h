@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bytes of a generated checkpoint, read from its shards by a small reader of the test's own, to compare leased
+ * The bytes of a checkpoint, read from its shards by a small reader of the test's own, to compare leased
  * experts with: neither the manager's catalog nor its loader is believed. Reports by return value, so children may use it.
  */
 #ifndef CNRE_TESTS_TRUTH_H
@@ -17,7 +17,17 @@ int truth_open(struct truth **ret_truth, const char *directory); /* 0 or -errno 
 void truth_close(struct truth *truth);
 uint32_t truth_shards(const struct truth *truth);
 
-/* 0: every part has the size and the bytes of the file; otherwise 1 + the role of the first that differs. */
+struct truth_tensor {
+	const unsigned char *data;
+	uint64_t bytes;
+	const char *dtype;                /* as the header spells it */
+	uint32_t rank;
+	uint64_t last;                    /* of its dimensions; 0: it has none */
+};
+/* 1 and the tensor of that name, or 0. */
+int truth_tensor(const struct truth *truth, const char *name, struct truth_tensor *ret_tensor);
+
+/* Of OLMoE. 0: every part has the size and the bytes of the file; otherwise 1 + the role of the first that differs. */
 int truth_compare(const struct truth *truth, const struct cnre_expert *expert);
 
 /* Pages of all shards that lie in the page cache, first and last page of each left out. */
