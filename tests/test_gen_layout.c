@@ -201,14 +201,6 @@ Test(gen_layout, scattered_tensors_are_all_there_in_another_order_and_in_any_sha
 	gen_layout_done(&layout);
 }
 
-Test(gen_layout, latent_experts_are_as_wide_as_their_latent_space)
-{
-	lay_out("--family kimi_k3 --latent 96");
-	cr_expect_eq(expert_bytes(0, 0), 3 * 64 * 96 / 2 + 3 * 64 * 96 / 32);
-	cr_expect_eq(layout.tensor[0].columns, 48);
-	gen_layout_done(&layout);
-}
-
 static int keys_have(const struct gen_key *keys, const char *text)
 {
 	char *config = NULL;
@@ -224,6 +216,19 @@ static int keys_have(const struct gen_key *keys, const char *text)
 static int config_has(const char *text)
 {
 	return keys_have(options.model.family->keys, text);
+}
+
+Test(gen_layout, latent_experts_are_as_wide_as_their_latent_space)
+{
+	lay_out("--family kimi_k3 --latent 96");
+	cr_expect_eq(expert_bytes(0, 0), 3 * 64 * 96 / 2 + 3 * 64 * 96 / 32);
+	cr_expect_eq(layout.tensor[0].columns, 48);
+	cr_expect(config_has("\"hidden_size\": 128"));
+	cr_expect(config_has("\"routed_expert_hidden_size\": 96"));
+	gen_layout_done(&layout);
+	lay_out("--family kimi_k3");
+	cr_expect(config_has("\"routed_expert_hidden_size\": 128"), "the engine asks for it in any case");
+	gen_layout_done(&layout);
 }
 
 /* The width of an expert has another key in each: a reader that takes the wrong one finds another number. */

@@ -47,6 +47,9 @@ static void print_value(const struct printing *printing, const struct gen_key *k
 	case GEN_KEY_LITERAL:
 		(void)fputs(key->text, printing->out);
 		return;
+	case GEN_KEY_WIDTH:
+		(void)fprintf(printing->out, "%u", gen_model_matrix_rows(model, GEN_DOWN));
+		return;
 	case GEN_KEY_SPARSE_LAYERS:
 		print_sparse_layers(printing);
 		return;

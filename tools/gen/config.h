@@ -17,6 +17,7 @@ enum gen_key_kind {
 	GEN_KEY_FIELD,                    /* a number of the model; left out: FIELD_IF it is 0 */
 	GEN_KEY_FIELD_IF,
 	GEN_KEY_FIELD_TWICE,              /* twice the number */
+	GEN_KEY_WIDTH,                    /* that experts work in */
 	GEN_KEY_SPARSE_LAYERS,            /* a list, 0 for each dense layer, 1 for others */
 	GEN_KEY_GROUP,                    /* weights of one scale of gate and up, 0: of a row */
 	GEN_KEY_DOWN_BITS, GEN_KEY_DOWN_GROUP, /* of down; left out where it is as gate and up */

@@ -47,7 +47,7 @@ static const struct gen_key keys[] = {
 	GEN_FIELD("hidden_size", hidden),
 	GEN_FIELD_TWICE("intermediate_size", intermediate),
 	GEN_FIELD("moe_intermediate_size", intermediate),
-	GEN_FIELD_IF("routed_expert_hidden_size", latent),
+	GEN_KEY_OF(GEN_KEY_WIDTH, "routed_expert_hidden_size"),
 	GEN_FIELD("num_hidden_layers", layers),
 	GEN_FIELD("first_k_dense_replace", dense_layers),
 	GEN_FIELD("num_attention_heads", heads),

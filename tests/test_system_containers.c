@@ -23,7 +23,7 @@
 #define NUMBER_BYTES 16
 #define ACQUIRE_TIMEOUT_NS 60000000000
 
-TestSuite(system_families, .timeout = 300);
+TestSuite(system_containers, .timeout = 300);
 
 struct round_trip {
 	const char *family, *model_family; /* as cnre-gen takes it, and as the manager calls it */
@@ -191,12 +191,21 @@ static void serve_and_compare(struct world *world, const struct round_trip *trip
 	compare_all(trip, world);
 }
 
+static void verify_generated(const struct world *world)
+{
+	const char *const arguments[] = {"--verify", world->model, NULL};
+	char output[512] = "";
+
+	cr_assert_eq(world_run("cnre-gen", arguments, output, sizeof output), 0, "%s", output);
+}
+
 static void go(const struct round_trip *trip)
 {
 	struct world world;
 
 	world_open(&world);
 	generate(&world, trip);
+	verify_generated(&world);
 	serve_and_compare(&world, trip);
 	world_close(&world);
 }
@@ -208,7 +217,7 @@ static void go(const struct round_trip *trip)
 		CONTAINER_QS, "model.", layers_, experts_, width_, intermediate_ \
 	}
 
-Test(system_families, olmoe_merged_rows_and_plain_matrices)
+Test(system_containers, olmoe_merged_rows_and_plain_matrices)
 {
 	const struct container merged = {CONTAINER_MERGED, "model.", 2, 4, 64, 32},
 			       plain = {CONTAINER_PLAIN, "model.", 2, 4, 64, 32};
@@ -222,7 +231,7 @@ Test(system_families, olmoe_merged_rows_and_plain_matrices)
 				.options = {"--expert-format", "f16"}});
 }
 
-Test(system_families, glm_in_every_format)
+Test(system_containers, glm_in_every_format)
 {
 	static const char *const formats[] = {"int4-row", "int4-gs64", "int4-gs128", "int8-row", "int2-row", "int3-g64",
 					      "iq3",      "fp8-block", "bf16",       "f16",      "f32"};
@@ -235,7 +244,7 @@ Test(system_families, glm_in_every_format)
 					.options = {"--expert-format", formats[i]}});
 }
 
-Test(system_families, glm_with_dense_layers_int8_rows_among_int4_and_an_mtp_row)
+Test(system_containers, glm_with_dense_layers_int8_rows_among_int4_and_an_mtp_row)
 {
 	go(&(struct round_trip){.family = "GLM-5.2",
 				.model_family = "glm",
@@ -249,7 +258,7 @@ Test(system_families, glm_with_dense_layers_int8_rows_among_int4_and_an_mtp_row)
 					    "--shard-bytes", "60K"}});
 }
 
-Test(system_families, glm_with_another_format_for_one_matrix)
+Test(system_containers, glm_with_another_format_for_one_matrix)
 {
 	go(&(struct round_trip){.family = "glm",
 				.model_family = "glm",
@@ -262,7 +271,7 @@ Test(system_families, glm_with_another_format_for_one_matrix)
  * Widths that fill no byte, group or block. Groups of 48 and of 128 would give other numbers of scales: which group a row
  * has stands nowhere else.
  */
-Test(system_families, glm_with_rows_that_end_in_the_middle_of_a_byte_and_of_a_group)
+Test(system_containers, glm_with_rows_that_end_in_the_middle_of_a_byte_and_of_a_group)
 {
 	static const char *const formats[] = {"int4-row", "int4-gs64", "int2-row", "int3-g64", "fp8-block"};
 
@@ -275,7 +284,7 @@ Test(system_families, glm_with_rows_that_end_in_the_middle_of_a_byte_and_of_a_gr
 }
 
 /* 18,915,328 bytes an expert with int4 rows, 37,789,696 with int8 rows. */
-Test(system_families, glm_experts_of_the_real_size)
+Test(system_containers, glm_experts_of_the_real_size)
 {
 	const struct container container = QS(1, 1, 6144, 2048);
 	static const char *const int4[3] = {"int4-row", "int4-row", "int4-row"}, *const int8[3] = {"int8-row",
@@ -293,7 +302,7 @@ Test(system_families, glm_experts_of_the_real_size)
 				.ram = "700M"});
 }
 
-Test(system_families, the_published_sizes_of_other_models_follow_from_the_same_formulas)
+Test(system_containers, the_published_sizes_of_other_models_follow_from_the_same_formulas)
 {
 	static const struct {
 		struct container container;
@@ -315,7 +324,7 @@ Test(system_families, the_published_sizes_of_other_models_follow_from_the_same_f
 	}
 }
 
-Test(system_families, glm53_under_both_prefixes)
+Test(system_containers, glm53_under_both_prefixes)
 {
 	static const char *const prefixes[] = {"model.language_model.", "model."}, *const configs[] = {"nested",
 												       "flat"};
@@ -330,7 +339,7 @@ Test(system_families, glm53_under_both_prefixes)
 					.options = {"--prefix", prefixes[i], "--config", configs[i]}});
 }
 
-Test(system_families, kimi_with_a_latent_space_under_both_prefixes)
+Test(system_containers, kimi_with_a_latent_space_under_both_prefixes)
 {
 	static const char *const prefixes[] = {"language_model.model.", "model."}, *const configs[] = {"nested",
 												       "flat"};
@@ -345,7 +354,15 @@ Test(system_families, kimi_with_a_latent_space_under_both_prefixes)
 					.options = {"--prefix", prefixes[i], "--config", configs[i]}});
 }
 
-Test(system_families, inkling_slices_of_fused_tensors)
+Test(system_containers, kimi_as_wide_as_the_model)
+{
+	go(&(struct round_trip){.family = "kimi",
+				.model_family = "kimi_k3",
+				.container = {CONTAINER_PACKED, "language_model.model.", 1, 3, 64, 32},
+				.format = {"mxfp4"}});
+}
+
+Test(system_containers, inkling_slices_of_fused_tensors)
 {
 	static const char *const formats[] = {"int4-row", "int8-row", "bf16", "f16", "f32"};
 	static const char *const configs[] = {"nested", "flat"};
@@ -361,7 +378,7 @@ Test(system_families, inkling_slices_of_fused_tensors)
 						    i == 0 ? "--mixed-layer" : NULL, "2:int8-row"}});
 }
 
-Test(system_families, qwen36_merged_rows_in_every_format)
+Test(system_containers, qwen36_merged_rows_in_every_format)
 {
 	static const char *const formats[] = {"int4-gs64", "int4-row", "int4-gs128", "int8-row"};
 	static const char *const configs[] = {"flat", "nested"};
@@ -374,7 +391,7 @@ Test(system_families, qwen36_merged_rows_in_every_format)
 					.options = {"--expert-format", formats[i], "--config", configs[i % 2]}});
 }
 
-Test(system_families, qwen36_int8_rows_of_down_behind_int4_ones)
+Test(system_containers, qwen36_int8_rows_of_down_behind_int4_ones)
 {
 	go(&(struct round_trip){.family = "qwen36",
 				.model_family = "qwen36",
@@ -383,7 +400,7 @@ Test(system_families, qwen36_int8_rows_of_down_behind_int4_ones)
 				.options = {"--matrix-format", "down:int8-row"}});
 }
 
-Test(system_families, qwen38_blocks_with_both_kinds_of_scales_and_plain)
+Test(system_containers, qwen38_blocks_with_both_kinds_of_scales_and_plain)
 {
 	static const char *const formats[] = {"fp8-block", "fp8-block-bf16", "bf16"};
 	static const char *const prefixes[] = {"model.language_model.", "model."}, *const configs[] = {"nested",
@@ -398,7 +415,7 @@ Test(system_families, qwen38_blocks_with_both_kinds_of_scales_and_plain)
 						    "--config", configs[i % 2]}});
 }
 
-Test(system_families, deepseek_v4_with_drafts)
+Test(system_containers, deepseek_v4_with_drafts)
 {
 	go(&(struct round_trip){.family = "deepseek-v4",
 				.model_family = "deepseek_v4",
@@ -408,7 +425,7 @@ Test(system_families, deepseek_v4_with_drafts)
 }
 
 /* As after pruning: 132 experts, their six tensors anywhere in any shard. */
-Test(system_families, deepseek_v4_scattered_over_shards)
+Test(system_containers, deepseek_v4_scattered_over_shards)
 {
 	go(&(struct round_trip){.family = "dsv4",
 				.model_family = "deepseek_v4",
@@ -418,7 +435,7 @@ Test(system_families, deepseek_v4_scattered_over_shards)
 				.options = {"--scattered", "--shard-bytes", "100K"}});
 }
 
-Test(system_families, deepseek_v41_with_drafts_of_fewer_experts)
+Test(system_containers, deepseek_v41_with_drafts_of_fewer_experts)
 {
 	static const char *const configs[] = {"nested", "flat"};
 
@@ -432,7 +449,7 @@ Test(system_families, deepseek_v41_with_drafts_of_fewer_experts)
 					.options = {"--mtp-experts", "3", "--config", configs[i]}});
 }
 
-Test(system_families, mimo_with_a_list_of_dense_layers)
+Test(system_containers, mimo_with_a_list_of_dense_layers)
 {
 	go(&(struct round_trip){.family = "mimo-v2.6",
 				.model_family = "mimo",
@@ -459,7 +476,7 @@ static void compare_vector(const char *name, const struct round_trip *trip)
 	world_close(&world);
 }
 
-Test(system_families, the_glm_vector_part_by_part)
+Test(system_containers, the_glm_vector_part_by_part)
 {
 	compare_vector("glm-tiny", &(struct round_trip){.family = "glm-tiny",
 							.model_family = "glm",
@@ -468,7 +485,7 @@ Test(system_families, the_glm_vector_part_by_part)
 							.format = {"int4-row"}});
 }
 
-Test(system_families, the_deepseek_vector_part_by_part)
+Test(system_containers, the_deepseek_vector_part_by_part)
 {
 	compare_vector("deepseek-v4-tiny", &(struct round_trip){.family = "deepseek-v4-tiny",
 								.model_family = "deepseek_v4",
