@@ -299,7 +299,7 @@ Test(system_containers, glm_experts_of_the_real_size)
 				.rows = 1,
 				.format = {"int4-row"},
 				.row_format = "int8-row",
-				.ram = "700M"});
+				.ram = "320M"});
 }
 
 Test(system_containers, the_published_sizes_of_other_models_follow_from_the_same_formulas)
