@@ -71,7 +71,8 @@ ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c fo
 	layers.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 standin_sources := fake_kv_store.c
-gen_sources := main.c options.c model.c random.c structure.c tensor.c payload.c layout.c stamp.c checkpoint.c
+gen_sources := main.c options.c model.c format.c family.c olmoe.c glm.c glm53.c kimi_k3.c inkling.c qwen36.c qwen38.c \
+	deepseek_v4.c deepseek_v41.c mimo.c random.c structure.c tensor.c expert.c payload.c fill.c layout.c config.c stamp.c checkpoint.c
 sim_sources := \
 	arm.c \
 	belady.c \
@@ -172,7 +173,7 @@ define archive
 $(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
 	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
 endef
-$(foreach f,base shm policy model kvstore manager client colibri engine ctl route sim standin,$(eval $(call archive,$(f))))
+$(foreach f,base shm policy model kvstore manager client colibri engine ctl route sim gen standin,$(eval $(call archive,$(f))))
 
 archives = $(foreach f,$(1),$(out)/lib$(f).a)
 manager_libs := -luring -ljansson -linih -lcrypto -lm
@@ -236,6 +237,7 @@ test_archives_colibri := colibri client kvstore shm base
 test_archives_ctl := ctl model kvstore shm base
 test_archives_route := route standin client kvstore shm base
 test_archives_sim := sim policy model base
+test_archives_gen := gen base
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
 
 tests := $(notdir $(basename $(wildcard tests/test_*.c)))

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/fingerprint.h"
 #include "base/message.h"
+#include "tools/gen/family.h"
 #include "tools/gen/layout.h"
 #include "tools/gen/payload.h"
 #include "tools/gen/stamp.h"
@@ -26,7 +27,7 @@ struct job {
 	const char *directory;
 	char *message;
 	int directory_fd;
-	int made_directory, made_stamp;   /* by this run */
+	int made_directory, made_stamp; /* by this run */
 };
 
 static const char *advice(int error)
@@ -56,7 +57,7 @@ static int fail_directory(const struct job *job, int error, const char *verb)
 {
 	return cnre_message(job->message, GEN_MESSAGE_BYTES, error, "%s %.200s: %s%s", verb, job->directory,
 			    strerror(-error),
-			    error != -ENOENT	 ? advice(error)
+			    error != -ENOENT     ? advice(error)
 			    : job->model != NULL ? ": make its parent first"
 						 : ": name the directory of a checkpoint");
 }
@@ -213,7 +214,8 @@ static int compare_piece(void *context, const struct gen_tensor *tensor, uint64_
 			return cnre_message(comparison->job->message, GEN_MESSAGE_BYTES, -EBADMSG,
 					    "verify %.150s/%s: %s differs from byte %llu on (file offset %llu)",
 					    comparison->job->directory, comparison->shard,
-					    tensor == NULL ? "the header" : gen_tensor_name(tensor, name),
+					    tensor == NULL ? "the header"
+							   : gen_tensor_name(comparison->job->model, tensor, name),
 					    (unsigned long long)(offset + done + i),
 					    (unsigned long long)(comparison->file_off + done + i));
 	}
@@ -277,24 +279,25 @@ static int each_shard(struct job *job, int (*step)(struct job *job, uint32_t sha
 
 /* ---- the small files ---- */
 
-static int print_config(const struct gen_model *model, char *text, size_t text_bytes)
+static int write_keys(const struct job *job, const char *name, const struct gen_key *keys)
 {
-	return snprintf(text, text_bytes,
-			"{\n \"architectures\": [\n  \"OlmoeForCausalLM\"\n ],\n \"model_type\": \"olmoe\",\n"
-			" \"hidden_size\": %u,\n \"num_hidden_layers\": %u,\n \"num_attention_heads\": %u,\n"
-			" \"num_key_value_heads\": %u,\n \"num_experts\": %u,\n \"num_experts_per_tok\": %u,\n"
-			" \"intermediate_size\": %u,\n \"vocab_size\": %u,\n \"rope_theta\": 10000.0,\n"
-			" \"rms_norm_eps\": 1e-05,\n \"norm_topk_prob\": false\n}\n",
-			model->hidden, model->layers, model->heads, model->heads, model->experts, model->top_k,
-			model->intermediate, model->vocab);
+	char *text = NULL;
+	size_t bytes = 0;
+	int result = gen_config_print(job->model, keys, &text, &bytes);
+
+	if (result < 0)
+		return fail(job, result, "write", name);
+	result = write_file(job, name, text, bytes);
+	free(text);
+	return result;
 }
 
 static int write_config(const struct job *job)
 {
-	char text[1024];
-	int bytes = print_config(job->model, text, sizeof text);
+	const struct gen_extra *extra = job->model->family->extra;
+	int result = extra == NULL ? 0 : write_keys(job, extra->name, extra->keys);
 
-	return write_file(job, "config.json", text, (size_t)bytes);
+	return result < 0 ? result : write_keys(job, "config.json", job->model->family->keys);
 }
 
 static int write_index(const struct job *job)
@@ -315,7 +318,8 @@ static int write_index(const struct job *job)
 	for (shard = 0; shard < layout->shard_count; shard++)
 		for (i = layout->shard[shard].first_tensor;
 		     i < layout->shard[shard].first_tensor + layout->shard[shard].tensor_count; i++) {
-			(void)fprintf(out, "%s\"%s\": ", i == 0 ? "" : ", ", gen_tensor_name(&layout->tensor[i], name));
+			(void)fprintf(out, "%s\"%s\": ", i == 0 ? "" : ", ",
+				      gen_tensor_name(job->model, &layout->tensor[i], name));
 			(void)fprintf(out, "\"%s\"", gen_layout_shard_name(layout, shard, name));
 		}
 	(void)fputs("}}\n", out);
@@ -342,13 +346,10 @@ static int model_equals(const struct gen_model *a, const struct gen_model *b)
 /* With force: only shards that we could have written go; anything else that is in the way stays and is refused. */
 static int remove_shards(const struct job *job, char **names, int count)
 {
-	unsigned number, of;
-	int i, end;
+	int i;
 
 	for (i = 0; i < count; i++) {
-		end = 0;
-		if (sscanf(names[i], "model-%5u-of-%5u.safetensors%n", &number, &of, &end) != 2 || end == 0 ||
-		    names[i][end] != '\0')
+		if (!gen_layout_is_shard_name(names[i]))
 			return fail(job, -EEXIST, "replace", names[i]);
 		if (unlinkat(job->directory_fd, names[i], 0) < 0)
 			return fail(job, -errno, "replace", names[i]);

@@ -2,6 +2,7 @@
 /* Shards and headers; see layout.h. */
 #include "tools/gen/layout.h"
 
+#include "base/check.h"
 #include "base/size.h"
 
 #include <errno.h>
@@ -18,9 +19,15 @@ static uint64_t together_bytes(const struct gen_layout *layout, uint32_t tensor)
 
 	if (layout->model->unaligned)
 		return bytes; /* as converters do: a shard may end between any two tensors */
-	while (++tensor < layout->tensor_count && gen_tensor_continues(&layout->tensor[tensor]))
+	while (++tensor < layout->tensor_count && layout->tensor[tensor].continues)
 		bytes += layout->tensor[tensor].bytes;
 	return bytes;
+}
+
+static int belongs_to_mtp(const struct gen_layout *layout, uint32_t tensor)
+{
+	return layout->model->shard_names == GEN_NAMES_CONVERTER &&
+	       layout->tensor[tensor].layer >= layout->model->layers;
 }
 
 static int starts_shard(const struct gen_layout *layout, uint32_t tensor)
@@ -30,7 +37,9 @@ static int starts_shard(const struct gen_layout *layout, uint32_t tensor)
 	if (layout->shard_count == 0)
 		return 1;
 	open = &layout->shard[layout->shard_count - 1];
-	if (!layout->model->unaligned && gen_tensor_continues(&layout->tensor[tensor]))
+	if (open->is_mtp != belongs_to_mtp(layout, tensor))
+		return 1;
+	if (!layout->model->unaligned && layout->tensor[tensor].continues)
 		return 0;
 	return open->data_bytes + together_bytes(layout, tensor) > layout->model->shard_bytes;
 }
@@ -44,6 +53,7 @@ static int divide(struct gen_layout *layout)
 		if (starts_shard(layout, i)) {
 			if (layout->shard_count == GEN_SHARDS_MAX)
 				return -E2BIG;
+			layout->shard[layout->shard_count].is_mtp = belongs_to_mtp(layout, i);
 			layout->shard[layout->shard_count++].first_tensor = i;
 		}
 		shard = &layout->shard[layout->shard_count - 1];
@@ -78,21 +88,51 @@ void gen_layout_done(struct gen_layout *layout)
 	memset(layout, 0, sizeof *layout);
 }
 
+static uint32_t count_before_mtp(const struct gen_layout *layout)
+{
+	uint32_t i;
+
+	for (i = 0; i < layout->shard_count && !layout->shard[i].is_mtp; i++)
+		;
+	return i;
+}
+
 const char *gen_layout_shard_name(const struct gen_layout *layout, uint32_t shard, char text[GEN_NAME_BYTES])
 {
-	(void)snprintf(text, GEN_NAME_BYTES, "model-%05u-of-%05u.safetensors", shard + 1, layout->shard_count);
+	if (layout->model->shard_names == GEN_NAMES_HF)
+		(void)snprintf(text, GEN_NAME_BYTES, "model-%05u-of-%05u.safetensors", shard + 1, layout->shard_count);
+	else if (layout->shard[shard].is_mtp)
+		(void)snprintf(text, GEN_NAME_BYTES, "out-mtp-%05u.safetensors", shard - count_before_mtp(layout));
+	else
+		(void)snprintf(text, GEN_NAME_BYTES, "out-%05u.safetensors", shard);
 	return text;
 }
 
-static void print_tensor(FILE *out, const struct gen_tensor *tensor, uint64_t begin)
+int gen_layout_is_shard_name(const char *name)
+{
+	static const char *const forms[] = {"out-mtp-%5u.safetensors%n", "out-%5u.safetensors%n"};
+	unsigned number, of;
+	int end = 0;
+	size_t i;
+
+	if (sscanf(name, "model-%5u-of-%5u.safetensors%n", &number, &of, &end) == 2 && end > 0 && name[end] == '\0')
+		return 1;
+	for (i = 0; i < CNRE_COUNT_OF(forms); i++) {
+		end = 0;
+		if (sscanf(name, forms[i], &number, &end) == 1 && end > 0 && name[end] == '\0')
+			return 1;
+	}
+	return 0;
+}
+
+static void print_tensor(FILE *out, const struct gen_model *model, const struct gen_tensor *tensor, uint64_t begin)
 {
 	char name[GEN_NAME_BYTES];
+	uint32_t i;
 
-	(void)fprintf(out, "\"%s\":{\"dtype\":\"%s\",\"shape\":[", gen_tensor_name(tensor, name), tensor->dtype);
-	if (tensor->kind == GEN_MERGED || tensor->rows == 1)
-		(void)fprintf(out, "%llu", (unsigned long long)tensor->rows * tensor->columns);
-	else
-		(void)fprintf(out, "%u,%u", tensor->rows, tensor->columns);
+	(void)fprintf(out, "\"%s\":{\"dtype\":\"%s\",\"shape\":[", gen_tensor_name(model, tensor, name), tensor->dtype);
+	for (i = 0; i < tensor->rank; i++)
+		(void)fprintf(out, "%s%llu", i == 0 ? "" : ",", (unsigned long long)tensor->dimension[i]);
 	(void)fprintf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin,
 		      (unsigned long long)(begin + tensor->bytes));
 }
@@ -106,7 +146,7 @@ static void print_header(FILE *out, const struct gen_layout *layout, uint32_t sh
 	(void)fprintf(out, "%8s{", ""); /* room for the length */
 	for (i = 0; i < the->tensor_count; i++) {
 		(void)fputs(i == 0 ? "" : ",", out);
-		print_tensor(out, &layout->tensor[the->first_tensor + i], begin);
+		print_tensor(out, layout->model, &layout->tensor[the->first_tensor + i], begin);
 		begin += layout->tensor[the->first_tensor + i].bytes;
 	}
 	(void)fputc('}', out);

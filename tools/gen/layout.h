@@ -13,6 +13,7 @@
 
 struct gen_shard {
 	uint32_t first_tensor, tensor_count;
+	int is_mtp;                       /* has only tensors of MTP rows, and a name that says so */
 	uint64_t data_bytes;
 };
 
@@ -28,6 +29,9 @@ int gen_layout_open(struct gen_layout *layout, const struct gen_model *model);
 void gen_layout_done(struct gen_layout *layout);
 
 const char *gen_layout_shard_name(const struct gen_layout *layout, uint32_t shard, char text[GEN_NAME_BYTES]);
+
+/* Whether some layout could give a shard that name. */
+int gen_layout_is_shard_name(const char *name);
 
 /* The first bytes of a shard: length, header, padding. Free *ret_text. 0 or -ENOMEM. */
 int gen_layout_header(const struct gen_layout *layout, uint32_t shard, char **ret_text, size_t *ret_bytes);

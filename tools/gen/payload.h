@@ -26,6 +26,14 @@ struct gen_payload {
 	float row[GEN_EXTENT_MAX];        /* scratch */
 };
 
+/* Rounds to nearest even; finite values. */
+uint16_t gen_payload_to_bf16(float value);
+
+/* Table entries first, first + 1, … of a key's stream; first is a multiple of 4. */
+void gen_payload_look_up_int8(const int8_t *table, uint64_t key, uint64_t first, uint64_t count, int8_t *to);
+void gen_payload_look_up_16(const uint16_t *table, uint64_t key, uint64_t first, uint64_t count, uint16_t *to);
+void gen_payload_look_up_f32(const float *table, uint64_t key, uint64_t first, uint64_t count, float *to);
+
 void gen_payload_open(struct gen_payload *payload, const struct gen_model *model);
 
 /* Pieces begin at multiples of this; at most GEN_CHUNK_BYTES. */

@@ -2,159 +2,222 @@
 /*
  * The list of tensors; see tensor.h. By default all experts come first, so that where an expert's size is a multiple of
  * 4096 every one of them begins at such a multiple; packed as converters do it, each layer's dense tensors come first.
+ * MTP rows are last in both. Scattered, the experts' tensors change places with each other.
  */
 #include "tools/gen/tensor.h"
+
+#include "tools/gen/expert.h"
+#include "tools/gen/family.h"
+#include "tools/gen/random.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static const char *const names[] = {
-	[GEN_EMBED] = "model.embed_tokens.weight",
-	[GEN_LM_HEAD] = "lm_head.weight",
-	[GEN_NORM] = "model.norm.weight",
-	[GEN_INPUT_NORM] = "input_layernorm.weight",
-	[GEN_POST_NORM] = "post_attention_layernorm.weight",
-	[GEN_Q] = "self_attn.q_proj.weight",
-	[GEN_K] = "self_attn.k_proj.weight",
-	[GEN_V] = "self_attn.v_proj.weight",
-	[GEN_O] = "self_attn.o_proj.weight",
-	[GEN_Q_NORM] = "self_attn.q_norm.weight",
-	[GEN_K_NORM] = "self_attn.k_norm.weight",
-	[GEN_ROUTER] = "mlp.gate.weight",
-	[GEN_MERGED] = "merged_weight",
-	[GEN_SCALES] = "qs",
-	[GEN_EXPERT_GATE] = "gate_proj.weight",
-	[GEN_EXPERT_UP] = "up_proj.weight",
-	[GEN_EXPERT_DOWN] = "down_proj.weight",
-};
-
-struct list {
-	const struct gen_model *model;
-	struct gen_tensor *tensor;
-	uint64_t count;
-};
+#include <string.h>
 
 int gen_tensor_is_expert(const struct gen_tensor *tensor)
 {
 	return tensor->kind >= GEN_MERGED;
 }
 
-int gen_tensor_continues(const struct gen_tensor *tensor)
+/* ---- names ---- */
+
+struct text {
+	char *to;
+	size_t used;
+};
+
+static void append(struct text *text, const char *more)
 {
-	return tensor->kind == GEN_SCALES || tensor->kind == GEN_EXPERT_UP || tensor->kind == GEN_EXPERT_DOWN;
+	text->used += strlen(more);
+	if (text->used < GEN_NAME_BYTES) /* patterns and numbers are ours: they fit */
+		strcat(text->to, more);
 }
 
-const char *gen_tensor_name(const struct gen_tensor *tensor, char text[GEN_NAME_BYTES])
+static void append_number(struct text *text, uint32_t number)
 {
-	if (tensor->kind <= GEN_NORM)
-		(void)snprintf(text, GEN_NAME_BYTES, "%s", names[tensor->kind]);
-	else if (!gen_tensor_is_expert(tensor))
-		(void)snprintf(text, GEN_NAME_BYTES, "model.layers.%u.%s", tensor->layer, names[tensor->kind]);
-	else
-		(void)snprintf(text, GEN_NAME_BYTES, "model.layers.%u.mlp.experts.%u.%s", tensor->layer, tensor->expert,
-			       names[tensor->kind]);
+	char digits[16];
+
+	(void)snprintf(digits, sizeof digits, "%u", number);
+	append(text, digits);
+}
+
+static void expand(const struct gen_model *model, const struct gen_tensor *tensor, const char *pattern,
+		   struct text *text)
+{
+	const struct gen_family *family = model->family;
+	int is_mtp = tensor->layer >= model->layers && family->mtp_block != NULL;
+	char one[2] = "";
+
+	for (; *pattern != '\0'; pattern++) {
+		if (*pattern != '%') {
+			one[0] = *pattern;
+			append(text, one);
+			continue;
+		}
+		switch (*++pattern) {
+		case 'P':
+			append(text, model->prefix);
+			break;
+		case 'B': /* a block has no %B: this ends */
+			expand(model, tensor, is_mtp ? family->mtp_block : family->layer_block, text);
+			break;
+		case 'L':
+			append_number(text, tensor->layer);
+			break;
+		case 'M':
+			append_number(text, tensor->layer - model->layers);
+			break;
+		default:
+			append_number(text, tensor->expert);
+		}
+	}
+}
+
+const char *gen_tensor_name(const struct gen_model *model, const struct gen_tensor *tensor, char text[GEN_NAME_BYTES])
+{
+	struct text to = {.to = text};
+
+	text[0] = '\0';
+	expand(model, tensor, tensor->pattern, &to);
 	return text;
 }
 
-static void add(struct list *list, struct gen_tensor tensor, enum gen_format format)
-{
-	static const char *const dtypes[] = {
-		[GEN_INT8_ROW] = "I8", [GEN_BF16] = "BF16", [GEN_F16] = "F16", [GEN_F32] = "F32"};
-	static const uint8_t sizes[] = {[GEN_INT8_ROW] = 1, [GEN_BF16] = 2, [GEN_F16] = 2, [GEN_F32] = 4};
+/* ---- dense tensors ---- */
 
-	tensor.dtype = dtypes[format];
-	tensor.element_bytes = sizes[format];
-	tensor.bytes = (uint64_t)tensor.rows * tensor.columns * tensor.element_bytes; /* bounded extents: below 2^40 */
-	list->tensor[list->count++] = tensor;
+static uint32_t extent(const struct gen_model *model, uint32_t layer, enum gen_extent which)
+{
+	switch (which) {
+	case GEN_VOCAB:
+		return model->vocab;
+	case GEN_HIDDEN:
+		return model->hidden;
+	case GEN_INTERMEDIATE:
+		return model->intermediate;
+	case GEN_DENSE_INTERMEDIATE: /* another width than an expert's, as in real models */
+		return 2 * model->intermediate;
+	case GEN_EXPERTS:
+		return gen_model_experts(model, layer);
+	case GEN_LATENT:
+		return model->latent != 0 ? model->latent : model->hidden;
+	default:
+		return 1;
+	}
 }
 
-static void add_dense(struct list *list, enum gen_kind kind, uint32_t layer, uint32_t rows, uint32_t columns)
-{
-	add(list, (struct gen_tensor){.kind = (uint8_t)kind, .layer = layer, .rows = rows, .columns = columns},
-	    list->model->dense_format);
-}
-
-static void add_outer(struct list *list)
+static void add_dense(struct gen_tensors *list, const struct gen_dense *dense, uint32_t layer)
 {
 	const struct gen_model *model = list->model;
+	const struct gen_format_shape *shape = gen_format_shape(model->dense_format);
+	struct gen_tensor tensor = {.pattern = dense->pattern, .layer = layer, .kind = dense->kind};
 
-	add_dense(list, GEN_EMBED, 0, model->vocab, model->hidden);
-	add_dense(list, GEN_LM_HEAD, 0, model->vocab, model->hidden);
-	add_dense(list, GEN_NORM, 0, 1, model->hidden);
+	tensor.rows = extent(model, layer, (enum gen_extent)dense->rows);
+	tensor.columns = extent(model, layer, (enum gen_extent)dense->columns);
+	tensor.rank = tensor.rows == 1 ? 1 : 2;
+	tensor.dimension[0] = tensor.rows == 1 ? tensor.columns : tensor.rows;
+	tensor.dimension[1] = tensor.columns;
+	gen_tensors_add(list, tensor, shape->weight,
+			dense->kind == GEN_DENSE ? shape->weight.fill : GEN_FILL_STRUCTURE);
 }
 
-static void add_dense_layer(struct list *list, uint32_t layer)
+static int is_wanted(const struct gen_model *model, const struct gen_dense *dense, uint32_t layer)
 {
-	uint32_t hidden = list->model->hidden;
-
-	add_dense(list, GEN_INPUT_NORM, layer, 1, hidden);
-	add_dense(list, GEN_POST_NORM, layer, 1, hidden);
-	add_dense(list, GEN_Q, layer, hidden, hidden);
-	add_dense(list, GEN_K, layer, hidden, hidden);
-	add_dense(list, GEN_V, layer, hidden, hidden);
-	add_dense(list, GEN_O, layer, hidden, hidden);
-	add_dense(list, GEN_Q_NORM, layer, 1, hidden);
-	add_dense(list, GEN_K_NORM, layer, 1, hidden);
-	add_dense(list, GEN_ROUTER, layer, list->model->experts, hidden);
+	switch (dense->where) {
+	case GEN_EACH:
+		return 1;
+	case GEN_SPARSE:
+		return gen_model_experts(model, layer) > 0;
+	case GEN_DENSE_ONLY:
+		return gen_model_experts(model, layer) == 0;
+	default:
+		return 0;
+	}
 }
 
-static void add_expert(struct list *list, uint32_t layer, uint32_t expert)
+static void add_outer(struct gen_tensors *list)
 {
-	uint32_t hidden = list->model->hidden, intermediate = list->model->intermediate;
-	enum gen_format format = (enum gen_format)list->model->expert_format[layer];
-	struct gen_tensor tensor = {.layer = layer, .expert = expert, .rows = 1};
+	const struct gen_family *family = list->model->family;
+	uint32_t i;
 
-	if (format == GEN_INT8_ROW) {
-		tensor.kind = GEN_MERGED;
-		tensor.columns = 3 * intermediate;
-		tensor.rows = hidden; /* stored with one dimension; see the header's shape */
-		add(list, tensor, GEN_INT8_ROW);
-		tensor.kind = GEN_SCALES;
-		tensor.rows = 1;
-		tensor.columns = 2 * intermediate + hidden;
-		add(list, tensor, GEN_F32);
+	for (i = 0; i < family->dense_count; i++)
+		if (family->dense[i].where == GEN_OUTER)
+			add_dense(list, &family->dense[i], 0);
+}
+
+static void add_dense_layer(struct gen_tensors *list, uint32_t layer)
+{
+	const struct gen_family *family = list->model->family;
+	uint32_t i;
+
+	for (i = 0; i < family->dense_count; i++)
+		if (is_wanted(list->model, &family->dense[i], layer))
+			add_dense(list, &family->dense[i], layer);
+}
+
+/* ---- the list ---- */
+
+/* Fisher and Yates, among the experts' tensors of layers [first, end). */
+static void scatter(struct gen_tensors *list, uint32_t first, uint32_t end)
+{
+	uint64_t *place = malloc((list->count + 1) * sizeof *place), i, j, n = 0;
+	uint64_t key = gen_key(list->model->seed, "scattered");
+	struct gen_tensor other;
+
+	if (place == NULL) {
+		list->result = -ENOMEM;
 		return;
 	}
-	tensor.rows = intermediate;
-	tensor.columns = hidden;
-	tensor.kind = GEN_EXPERT_GATE;
-	add(list, tensor, format);
-	tensor.kind = GEN_EXPERT_UP;
-	add(list, tensor, format);
-	tensor.rows = hidden;
-	tensor.columns = intermediate;
-	tensor.kind = GEN_EXPERT_DOWN;
-	add(list, tensor, format);
+	for (i = 0; i < list->count; i++)
+		if (gen_tensor_is_expert(&list->tensor[i]) && list->tensor[i].layer >= first &&
+		    list->tensor[i].layer < end)
+			place[n++] = i;
+	for (i = n; i > 1; i--) {
+		j = gen_word(key, i) % i;
+		other = list->tensor[place[i - 1]];
+		list->tensor[place[i - 1]] = list->tensor[place[j]];
+		list->tensor[place[j]] = other;
+	}
+	free(place);
 }
 
-static void add_experts(struct list *list, uint32_t layer)
+static void add_all(struct gen_tensors *list)
 {
-	uint32_t expert;
+	const struct gen_model *model = list->model;
+	uint32_t layer;
 
-	for (expert = 0; expert < list->model->experts; expert++)
-		add_expert(list, layer, expert);
+	if (model->unaligned)
+		add_outer(list);
+	for (layer = 0; layer < model->layers; layer++) {
+		if (model->unaligned)
+			add_dense_layer(list, layer);
+		gen_tensors_add_experts(list, layer);
+	}
+	if (!model->unaligned) {
+		add_outer(list);
+		for (layer = 0; layer < model->layers; layer++)
+			add_dense_layer(list, layer);
+	}
+	for (layer = model->layers; layer < gen_model_rows(model); layer++) {
+		if (model->unaligned)
+			add_dense_layer(list, layer);
+		gen_tensors_add_experts(list, layer);
+		if (!model->unaligned)
+			add_dense_layer(list, layer);
+	}
 }
 
 int64_t gen_tensor_list(const struct gen_model *model, struct gen_tensor **ret_tensors)
 {
-	struct list list = {.model = model};
-	uint32_t layer;
+	struct gen_tensors list = {.model = model};
 
-	list.tensor = calloc(3 + (size_t)model->layers * (9 + 3 * (size_t)model->experts), sizeof *list.tensor);
-	if (list.tensor == NULL)
-		return -ENOMEM;
-	if (model->unaligned)
-		add_outer(&list);
-	for (layer = 0; layer < model->layers; layer++) {
-		if (model->unaligned)
-			add_dense_layer(&list, layer);
-		add_experts(&list, layer);
+	add_all(&list);
+	if (model->scattered && list.result == 0) {
+		scatter(&list, 0, model->layers); /* MTP rows may have shards of their own */
+		scatter(&list, model->layers, gen_model_rows(model));
 	}
-	if (!model->unaligned) {
-		add_outer(&list);
-		for (layer = 0; layer < model->layers; layer++)
-			add_dense_layer(&list, layer);
+	if (list.result < 0) {
+		free(list.tensor);
+		return list.result;
 	}
 	*ret_tensors = list.tensor;
 	return (int64_t)list.count;
