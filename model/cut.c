@@ -26,6 +26,11 @@ static uint32_t extent(const struct family_extents *extents, uint8_t which)
 
 /* ---- does an encoding fit? ---- */
 
+/* The encoding of a tensor's matrices, and that of the last of them, which is nearly always the same. */
+struct mix {
+	struct encoding first, last;
+};
+
 /* What an encoding makes of a tensor: its parts, and their bytes in all. */
 struct measure {
 	struct model_part_shape weight[FAMILY_BLOCKS_MAX], scale[FAMILY_BLOCKS_MAX];
@@ -33,11 +38,12 @@ struct measure {
 	uint32_t rows, columns; /* of a tensor that shows them: columns 0 where its matrices have different ones */
 };
 
-static void take_measure(const struct cut *cut, const struct family_tensor *tensor, const struct encoding *encoding,
+static void take_measure(const struct cut *cut, const struct family_tensor *tensor, const struct mix *mix,
 			 const struct pair *pair, struct measure *measure)
 {
 	memset(measure, 0, sizeof *measure);
 	for (uint32_t i = 0; i < tensor->block_count; i++) {
+		const struct encoding *encoding = i + 1 < tensor->block_count ? &mix->first : &mix->last;
 		uint32_t rows = extent(cut->extents, tensor->block[i].rows);
 		uint32_t columns = extent(cut->extents, tensor->block[i].columns);
 
@@ -93,27 +99,57 @@ static int fits(const struct family_tensor *tensor, const struct encoding *encod
 	       has_bytes(pair->scale, pair, measure->scale_bytes);
 }
 
+static struct mix uniform_mix(const struct cut *cut, const struct encoding *encoding)
+{
+	struct mix mix = {.first = encoding_set_group(encoding, cut->extents->group)};
+
+	mix.last = mix.first;
+	return mix;
+}
+
+/* Another encoding for the last matrix of a tensor of several. The scales of both lie in one tensor, and so are of one kind. */
+static int choose_mixed(const struct cut *cut, const struct family_layout *layout, const struct family_tensor *tensor,
+			const struct pair *pair, struct mix *ret_mix)
+{
+	struct measure measure;
+	struct mix mix;
+
+	if (cut->family->last_encodings == NULL || tensor->block_count < 2)
+		return 0;
+	for (uint32_t i = 0; layout->encodings[i] != NULL; i++)
+		for (uint32_t k = 0; cut->family->last_encodings[k] != NULL; k++) {
+			mix = uniform_mix(cut, layout->encodings[i]);
+			mix.last = encoding_set_group(cut->family->last_encodings[k], cut->extents->last_group);
+			take_measure(cut, tensor, &mix, pair, &measure);
+			if (fits(tensor, &mix.first, pair, &measure)) {
+				*ret_mix = mix;
+				return 1;
+			}
+		}
+	return 0;
+}
+
 /* Sets the first that fits. 1 set, 0 none fits, -1 it had to be the only one and is not. */
 static int choose_encoding(const struct cut *cut, const struct family_layout *layout,
-			   const struct family_tensor *tensor, const struct pair *pair, struct encoding *ret_encoding)
+			   const struct family_tensor *tensor, const struct pair *pair, struct mix *ret_mix)
 {
-	struct encoding encoding;
 	struct measure measure;
+	struct mix mix;
 	int found = 0;
 
 	for (uint32_t i = 0; layout->encodings[i] != NULL; i++) {
-		encoding = encoding_set_group(layout->encodings[i], cut->extents->group);
-		take_measure(cut, tensor, &encoding, pair, &measure);
-		if (!fits(tensor, &encoding, pair, &measure))
+		mix = uniform_mix(cut, layout->encodings[i]);
+		take_measure(cut, tensor, &mix, pair, &measure);
+		if (!fits(tensor, &mix.first, pair, &measure))
 			continue;
 		if (found)
 			return -1;
-		*ret_encoding = encoding;
+		*ret_mix = mix;
 		found = 1;
-		if (!encoding.must_be_sole)
+		if (!mix.first.must_be_sole)
 			break;
 	}
-	return found;
+	return found ? found : choose_mixed(cut, layout, tensor, pair, ret_mix);
 }
 
 /* ---- parts ---- */
@@ -123,13 +159,13 @@ static uint64_t slice_off(const struct found *found, const struct pair *pair)
 	return found->is_shared ? found->bytes / pair->slices * pair->slice : 0;
 }
 
-static void set_parts(const struct cut *cut, const struct family_tensor *tensor, const struct encoding *encoding,
+static void set_parts(const struct cut *cut, const struct family_tensor *tensor, const struct mix *mix,
 		      const struct pair *pair, struct model_shape *shape, struct model_object *object)
 {
 	uint64_t weight_off = pair->weight->file_off + slice_off(pair->weight, pair), scale_off = 0;
 	struct measure measure;
 
-	take_measure(cut, tensor, encoding, pair, &measure);
+	take_measure(cut, tensor, mix, pair, &measure);
 	if (pair->scale != NULL)
 		scale_off = pair->scale->file_off + slice_off(pair->scale, pair);
 	for (uint32_t i = 0; i < tensor->block_count; i++) {
@@ -138,7 +174,7 @@ static void set_parts(const struct cut *cut, const struct family_tensor *tensor,
 		shape->part[role] = measure.weight[i];
 		object->piece[role] = (struct model_piece){weight_off, pair->weight->shard};
 		weight_off += measure.weight[i].bytes;
-		if (encoding->scales == ENCODING_NO_SCALES)
+		if (mix->first.scales == ENCODING_NO_SCALES)
 			continue;
 		shape->part[scale_role] = measure.scale[i];
 		object->piece[scale_role] = (struct model_piece){scale_off, pair->scale->shard};
@@ -146,25 +182,36 @@ static void set_parts(const struct cut *cut, const struct family_tensor *tensor,
 	}
 }
 
-static int is_uniform(const struct encoding *encodings, uint32_t count)
+static void add_name(struct model_shape *shape, const char *name)
 {
-	for (uint32_t i = 1; i < count; i++)
-		if (strcmp(encodings[i].name, encodings[0].name) != 0)
+	size_t used = strlen(shape->format);
+
+	(void)snprintf(shape->format + used, sizeof shape->format - used, "%s%s", used == 0 ? "" : "+", name);
+}
+
+static int is_uniform(const struct mix *mixes, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (strcmp(mixes[i].first.name, mixes[0].first.name) != 0 ||
+		    strcmp(mixes[i].last.name, mixes[0].first.name) != 0)
 			return 0;
 	return 1;
 }
 
-/* "int4-row", or "int4-row+int4-row+int8-row" where an expert's tensors differ. */
-static void name_format(struct model_shape *shape, const struct encoding *encodings, uint32_t count)
+/* "int4-row", or one name a matrix, "int4-row+int4-row+int8-row", where they differ. */
+static void name_format(const struct family_layout *layout, struct model_shape *shape, const struct mix *mixes)
 {
-	size_t used = 0;
-
 	_Static_assert(FAMILY_BLOCKS_MAX * ENCODING_NAME_BYTES <= sizeof shape->format, "all names fit");
-	if (is_uniform(encodings, count))
-		count = 1;
-	for (uint32_t i = 0; i < count; i++)
-		used += (size_t)snprintf(shape->format + used, sizeof shape->format - used, "%s%s", i == 0 ? "" : "+",
-					 encodings[i].name);
+	shape->format[0] = '\0';
+	if (is_uniform(mixes, layout->tensor_count)) {
+		add_name(shape, mixes[0].first.name);
+		return;
+	}
+	for (uint32_t i = 0; i < layout->tensor_count; i++) {
+		for (uint32_t k = 1; k < layout->tensor[i].block_count; k++)
+			add_name(shape, mixes[i].first.name);
+		add_name(shape, mixes[i].last.name);
+	}
 }
 
 /* ---- messages ---- */
@@ -203,9 +250,10 @@ static int refuse_missing(const struct cut *cut, const struct cut_place *place, 
 static int is_right_weight(const struct cut *cut, const struct family_tensor *tensor, const struct encoding *encoding,
 			   const struct pair *pair)
 {
+	struct mix mix = {*encoding, *encoding};
 	struct measure measure;
 
-	take_measure(cut, tensor, encoding, pair, &measure);
+	take_measure(cut, tensor, &mix, pair, &measure);
 	return (encoding->stored & ENCODING_STORED(pair->weight->dtype)) != 0 &&
 	       has_bytes(pair->weight, pair, measure.weight_bytes) && has_shape(pair->weight, pair, encoding, &measure);
 }
@@ -240,13 +288,14 @@ static int refuse_form(const struct cut *cut, const struct cut_place *place, con
 	int wants_scales = nearest.scales != ENCODING_NO_SCALES;
 	int is_scale = wants_scales && is_right_weight(cut, tensor, &nearest, pair);
 	const struct found *wrong = is_scale ? pair->scale : pair->weight;
+	struct mix mix = {nearest, nearest};
 	struct measure measure;
 	uint64_t needs;
 	char text[NAME_BYTES];
 
 	if (wants_scales && pair->scale == NULL)
 		return refuse_missing(cut, place, tensor->scale_name);
-	take_measure(cut, tensor, &nearest, pair, &measure);
+	take_measure(cut, tensor, &mix, pair, &measure);
 	needs = (is_scale ? measure.scale_bytes : measure.weight_bytes) * (wrong->is_shared ? pair->slices : 1);
 	(void)cut_name(cut, place, is_scale ? tensor->scale_name : tensor->name, text, sizeof text);
 	return refuse(
@@ -319,7 +368,7 @@ static uint32_t count_all(const struct cut *cut, const struct cut_place *place)
 }
 
 static int cut_tensor(const struct cut *cut, const struct cut_place *place, const struct family_layout *layout,
-		      const struct family_tensor *tensor, struct encoding *encoding, struct model_shape *shape,
+		      const struct family_tensor *tensor, struct mix *mix, struct model_shape *shape,
 		      struct model_object *object)
 {
 	struct pair pair = find_pair(cut, place, tensor);
@@ -327,12 +376,12 @@ static int cut_tensor(const struct cut *cut, const struct cut_place *place, cons
 
 	if (pair.weight == NULL)
 		return refuse_missing(cut, place, tensor->name);
-	chosen = choose_encoding(cut, layout, tensor, &pair, encoding);
+	chosen = choose_encoding(cut, layout, tensor, &pair, mix);
 	if (chosen == 0)
 		return refuse_form(cut, place, layout, tensor, &pair);
 	if (chosen < 0)
-		return refuse_ambiguous(cut, place, tensor, encoding);
-	set_parts(cut, tensor, encoding, &pair, shape, object);
+		return refuse_ambiguous(cut, place, tensor, &mix->first);
+	set_parts(cut, tensor, mix, &pair, shape, object);
 	return 0;
 }
 
@@ -340,19 +389,19 @@ int cut_expert(const struct cut *cut, const struct cut_place *place, struct mode
 	       struct model_object *object)
 {
 	const struct family_layout *layout = nearest_layout(cut, place);
-	struct encoding encodings[FAMILY_BLOCKS_MAX];
+	struct mix mixes[FAMILY_BLOCKS_MAX];
 	int result;
 
 	memset(shape, 0, sizeof *shape);
 	memset(object->piece, 0, sizeof object->piece);
 	for (uint32_t i = 0; i < layout->tensor_count; i++) {
-		result = cut_tensor(cut, place, layout, &layout->tensor[i], &encodings[i], shape, object);
+		result = cut_tensor(cut, place, layout, &layout->tensor[i], &mixes[i], shape, object);
 		if (result < 0)
 			return result;
 	}
 	if (count_all(cut, place) > count_present(cut, place, layout))
 		return refuse(cut, "layer %u expert %u has tensors of two formats: convert the checkpoint again",
 			      place->row, place->expert);
-	name_format(shape, encodings, layout->tensor_count);
+	name_format(layout, shape, mixes);
 	return 0;
 }

@@ -102,6 +102,9 @@ static int read_group(int directory_fd, const struct family *family, struct fami
 		return result;
 	if (model_config_has(file, family->group_key))
 		result = model_config_count(file, family->group_key, 0, MODEL_GROUP_MAX, &extents->group, message);
+	if (result == 0 && family->last_group_key != NULL && model_config_has(file, family->last_group_key))
+		result = model_config_count(file, family->last_group_key, 0, MODEL_GROUP_MAX, &extents->last_group,
+					    message);
 	(void)model_config_close(file);
 	return result;
 }

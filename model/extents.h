@@ -19,6 +19,7 @@ struct family_extents {                   /* of one checkpoint */
 	uint32_t mtp_experts, mtp_top_k;  /* of the rows after the last layer */
 	uint32_t dense_layers;            /* so many from the first on, and none after them; UINT32_MAX: unknown */
 	uint32_t group;                   /* what ENCODING_GROUP stands for; 0: the whole row */
+	uint32_t last_group;              /* the same for the last matrix of a tensor */
 	const char *layers_key, *experts_key; /* those that were there, for messages */
 };
 

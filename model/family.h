@@ -84,6 +84,9 @@ struct family {
 	struct family_key mtp_experts[FAMILY_KEYS_MAX], mtp_top_k[FAMILY_KEYS_MAX]; /* not there: as in the layers */
 	const char *dense_key;            /* so many layers from the first on are dense, and none after them; NULL: unknown */
 	const char *group_file, *group_key; /* where ENCODING_GROUP stands; NULL: the family has none */
+	/* Encodings that the last of several matrices in a tensor may have beside those of its layout; NULL, or ends with NULL. */
+	const struct encoding *const *last_encodings;
+	const char *last_group_key;       /* ENCODING_GROUP of those, in the same file */
 	/*
 	 * A tensor's name is a stem and a name. %L stands for the layer and %E for the expert, both decimal; %M for a row after
 	 * the last layer, counted from 0. A name without %E is a tensor that holds all experts of a layer one after the other.

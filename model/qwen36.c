@@ -2,6 +2,7 @@
 /*
  * Qwen3.6 as Colibri's converter writes it: gate, up and down merged into one tensor, int8 or int4, and their scales into
  * another. Whether those are for rows or for groups of columns stands in qwen36_meta.json; without it they are for rows.
+ * Down may be int8 behind int4 gate and up: the number of bytes says so, and the same file its group.
  */
 #include "model/family.h"
 
@@ -14,6 +15,8 @@ static const char *const model_types[] = {"qwen3_5_moe", "qwen3_5_moe_text", NUL
 static const char *const stems[] = {"model.layers.%L.mlp.experts.", NULL};
 static const char *const routers[] = {"model.layers.%L.mlp.gate.weight", NULL};
 static const struct encoding *const encodings[] = {&encoding_int8_group, &encoding_int4_group, NULL};
+
+static const struct encoding *const last_encodings[] = {&encoding_int8_group, NULL};
 
 static const struct family_layout layouts[] = {
 	{
@@ -35,6 +38,8 @@ const struct family family_qwen36 = {
 	.intermediate = {{"moe_intermediate_size", NULL}},
 	.group_file = "qwen36_meta.json",
 	.group_key = "expert_gs",
+	.last_encodings = last_encodings,
+	.last_group_key = "expert_down_gs",
 	.stems = stems,
 	.routers = routers,
 	.name_count = CNRE_COUNT_OF(names),

@@ -589,6 +589,33 @@ Test(model_cut, a_file_with_the_group_is_believed_no_more_than_config_json)
 	(void)model_catalog_close(opened(folder.path));
 }
 
+/* Both kinds of rows in one tensor: only the number of bytes says so. */
+Test(model_cut, qwen36_may_have_int8_rows_of_down_behind_int4_ones)
+{
+	struct header header = start();
+	struct model_catalog *catalog;
+
+	write_config("{\"model_type\":\"qwen3_5_moe\",\"num_hidden_layers\":1,\"num_experts\":1,\"num_experts_per_tok\":1,"
+		     "\"hidden_size\":128,\"moe_intermediate_size\":64}");
+	add(&header, "F32", "384", 1536, "model.layers.0.mlp.experts.0.qs");
+	add(&header, "U8", "16384", 16384, "model.layers.0.mlp.experts.0.merged_weight");
+	finish(&header, "model.safetensors");
+	folder_write(&folder, "qwen36_meta.json", "{\"expert_gs\":64,\"expert_down_bits\":8,\"expert_down_gs\":0}", 56);
+	catalog = opened(folder.path);
+	cr_expect_str_eq(catalog->shape[0].format, "int4-g64+int4-g64+int8-row");
+	cr_expect_eq(catalog->shape[0].part[MODEL_UP].bytes, 4096);
+	cr_expect_eq(catalog->shape[0].part[MODEL_DOWN].bytes, 8192);
+	cr_expect_eq(catalog->shape[0].part[MODEL_DOWN].dtype, MODEL_I8);
+	cr_expect_eq(catalog->shape[0].part[MODEL_UP_SCALE].block_columns, 64);
+	cr_expect_eq(catalog->shape[0].part[MODEL_DOWN_SCALE].columns, 1);
+	cr_expect_eq(catalog->object[0].piece[MODEL_DOWN].file_off - catalog->object[0].piece[MODEL_GATE].file_off, 8192);
+	(void)model_catalog_close(catalog);
+	folder_write(&folder, "qwen36_meta.json", "{\"expert_gs\":64,\"expert_down_gs\":32}", 36);
+	expect_refused(-EBADMSG, "16384 bytes");
+	folder_write(&folder, "qwen36_meta.json", "{\"expert_down_gs\":-1}", 21);
+	expect_refused(-EBADMSG, "expert_down_gs is -1");
+}
+
 /* ---- reference vectors, read independently ---- */
 
 static const char *vector(const char *name)
