@@ -7,14 +7,16 @@
 
 #include <string.h>
 
-/* Copies as much of a sized struct as the caller's version has, and clears what only a later one has. */
-static int copy_sized(void *to, const void *from, size_t size)
+/* Copies as much of a sized struct as the caller's version has, and clears what only a later one has. least: the first version. */
+static int copy_sized(void *to, const void *from, size_t size, size_t least)
 {
 	size_t wanted;
 
 	memcpy(&wanted, to, sizeof wanted);
+	if (wanted < least)
+		return -EINVAL;
 	if (wanted < size)
-		return -EINVAL; /* the first version of the struct is the shortest there is */
+		size = wanted;
 	memset((char *)to + size, 0, wanted - size);
 	memcpy((char *)to + sizeof wanted, (const char *)from + sizeof wanted, size - sizeof wanted);
 	return 0;
@@ -45,7 +47,9 @@ int cnre_model(const struct cnre *client, struct cnre_model_info *ret_info)
 	info.reserve_bytes = client->reserve_bytes;
 	/* [S1] relaxed: a number of the manager's, current when it was read. */
 	info.pool_bytes = atomic_load_explicit(&client->page->pool_bytes, memory_order_relaxed);
-	return copy_sized(ret_info, &info, sizeof info);
+	memcpy(info.view, catalog->view, sizeof catalog->view);
+	info.view_version = catalog->view_version;
+	return copy_sized(ret_info, &info, sizeof info, offsetof(struct cnre_model_info, view));
 }
 
 static uint64_t get(const _Atomic uint64_t *cell)
@@ -87,7 +91,7 @@ int cnre_stats(const struct cnre *client, struct cnre_stats *ret_stats)
 	stats.hits = stats.requests > stats.misses ? stats.requests - stats.misses : 0;
 	stats.resident_bytes = get(&client->page->resident_bytes);
 	stats.capacity_bytes = get(&client->page->budget_bytes);
-	return copy_sized(ret_stats, &stats, sizeof stats);
+	return copy_sized(ret_stats, &stats, sizeof stats, sizeof stats);
 }
 
 void cnre_token_end(struct cnre *client, uint32_t token_count)

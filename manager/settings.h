@@ -15,7 +15,7 @@
 
 #define SETTINGS_LIST_MAX 16u
 #define SETTINGS_FILE_BYTES_MAX (256u << 10)
-#define SETTINGS_COUNT_MAX 40u
+#define SETTINGS_COUNT_MAX 48u
 #define SETTINGS_LINE_BYTES 1024u
 
 enum settings_hugepages { SETTINGS_HUGEPAGES_AUTO, SETTINGS_HUGEPAGES_1G, SETTINGS_HUGEPAGES_2M, SETTINGS_HUGEPAGES_THP, SETTINGS_HUGEPAGES_4K };
@@ -39,6 +39,7 @@ struct settings_origin {
 
 struct settings {
 	struct settings_list model, mirror, dir, kv_allow;
+	struct settings_list view, try_view; /* NAME or MODEL=NAME */
 	uint64_t ram_bytes;               /* 0: automatic */
 	uint64_t private_bytes;
 	const char *socket;               /* NULL: chosen by user id */

@@ -8,6 +8,7 @@
 #include "model/family.h"
 #include "model/objects.h"
 #include "model/safetensors.h"
+#include "model/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -154,6 +155,7 @@ static int read_checkpoint(struct model_catalog *catalog, int directory_fd, char
 	(void)snprintf(catalog->family, sizeof catalog->family, "%s", family->name);
 	catalog->top_k = extents.top_k;
 	catalog->capabilities = family->capabilities;
+	catalog->views = family->views;
 	result = model_objects_open(&objects, family, &extents, message);
 	if (result < 0)
 		return result;
@@ -215,6 +217,8 @@ struct model_catalog *model_catalog_close(struct model_catalog *catalog)
 
 	if (catalog == NULL)
 		return NULL;
+	if (catalog->source != NULL)
+		return model_view_close(catalog);
 	for (i = 0; i < catalog->shard_count; i++) {
 		free(catalog->shard[i].name);
 		free(catalog->shard[i].path);

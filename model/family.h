@@ -49,6 +49,8 @@ struct family_format {
 	struct family_tensor tensor[FAMILY_NAMES_MAX];
 };
 
+struct model_view;
+
 struct family {
 	const char *name;
 	const char *model_type;           /* of config.json */
@@ -62,6 +64,7 @@ struct family {
 	uint32_t name_count, format_count;
 	const char *const *names;
 	const struct family_format *formats;
+	const struct model_view *const *views; /* prepared layouts that clients may ask for (view.h), then NULL; NULL: none */
 };
 
 struct family_extents {                   /* of one checkpoint, from its config.json */

@@ -7,6 +7,7 @@
 #include "model/family.h"
 
 #include "base/check.h"
+#include "model/view.h"
 
 enum { MERGED, SCALES, GATE, UP, DOWN };
 
@@ -56,6 +57,8 @@ static const struct family_format formats[] = {
 	},
 };
 
+static const struct model_view *const views[] = {&view_rows16, NULL};
+
 const struct family family_olmoe = {
 	.name = "olmoe",
 	.model_type = "olmoe",
@@ -69,4 +72,5 @@ const struct family family_olmoe = {
 	.format_count = CNRE_COUNT_OF(formats),
 	.names = names,
 	.formats = formats,
+	.views = views,
 };
