@@ -116,8 +116,9 @@ engine_sources := main.c options.c tokens.c message.c config.c shard.c weights.c
 	reader.c cache_private.c cache_mmap.c attach.c cache_cnre.c kv_rows.c kv_identity.c kv_prefix.c \
 	conversation.c conversations.c lines.c request.c answer.c advice.c server.c serve.c engine.c stop.c report.c
 
-# The kernels promise the same bits whatever the CPU: no multiplication and addition may be fused behind their back.
-kernel_plain_cflags := -ffp-contract=off
+# The kernels promise the same bits whatever the CPU: no multiplication and addition may be fused behind their back. The plain
+# ones are written for the vectors that a compiler makes.
+kernel_plain_cflags := -ffp-contract=off -O3
 kernel_avx2_cflags := -ffp-contract=off
 kernel_avx512_cflags := -ffp-contract=off
 # Likewise a policy decides the same in the manager and in the simulator. Loops over a layer's objects are worth vectors.
@@ -323,6 +324,11 @@ $(out)/bench-bin/bench_kv_disk: $(out)/obj/tests/bench/bench_kv_disk.o $(call ar
 # Replays, without the rest of cnre-sim; tests/bench/sim.sh builds and runs it.
 bench-sim-bin: $(out)/bench-bin/bench_sim
 $(out)/bench-bin/bench_sim: $(out)/obj/tests/bench/bench_sim.o $(call archives,sim policy model base)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
+
+# Kernels and the step of preparing, without the rest of engine and manager; tests/bench/view.sh builds and runs it.
+$(out)/bench-bin/bench_view: $(out)/obj/tests/bench/bench_view.o $(call archives,engine model base)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
 
