@@ -20,8 +20,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -431,11 +433,10 @@ Test(system_view, prepared_objects_outlive_the_manager_and_are_not_made_again)
 	world_close(&world);
 }
 
-/* Writes another version into the catalog of the view, through the manager's own descriptor: 1, 0 not found, or -errno. */
-static int change_version(pid_t manager)
+/* Calls `change` with descriptors of the manager's own segments of a name until one returns 1: 1, 0 none did, or -errno. */
+static int change_segment(pid_t manager, const char *segment, int (*change)(int fd, void *context), void *context)
 {
 	char folder[64], name[320], target[64];
-	struct cnre_catalog catalog;
 	struct dirent *entry;
 	int r = 0;
 	DIR *fds;
@@ -451,21 +452,34 @@ static int change_version(pid_t manager)
 		(void)snprintf(name, sizeof name, "%s/%s", folder, entry->d_name);
 		n = readlink(name, target, sizeof target - 1);
 		target[n > 0 ? n : 0] = '\0';
-		if (strncmp(target, "/memfd:cnre-catalog", 19) != 0)
+		if (strncmp(target, "/memfd:", 7) != 0 || strncmp(target + 7, segment, strlen(segment)) != 0)
 			continue;
 		fd = open(name, O_RDWR | O_CLOEXEC);
-		if (fd < 0) {
-			r = -errno;
-			break;
-		}
-		if (pread(fd, &catalog, sizeof catalog, 0) == (ssize_t)sizeof catalog && strcmp(catalog.view, "rows16") == 0) {
-			catalog.view_version++;
-			r = pwrite(fd, &catalog, sizeof catalog, 0) == (ssize_t)sizeof catalog;
-		}
-		(void)close(fd);
+		r = fd < 0 ? -errno : change(fd, context);
+		if (fd >= 0)
+			(void)close(fd);
 	}
 	(void)closedir(fds);
 	return r;
+}
+
+static void skip_without_root(int r, struct world *world)
+{
+	if (r >= 0)
+		return;
+	world_close(world);
+	cr_skip("needs root to write into the manager's memory");
+}
+
+static int raise_version(int fd, void *context)
+{
+	struct cnre_catalog catalog;
+
+	(void)context;
+	if (pread(fd, &catalog, sizeof catalog, 0) != (ssize_t)sizeof catalog || strcmp(catalog.view, "rows16") != 0)
+		return 0;
+	catalog.view_version++;
+	return pwrite(fd, &catalog, sizeof catalog, 0) == (ssize_t)sizeof catalog;
 }
 
 static int is_begun_anew(void *context)
@@ -485,12 +499,8 @@ Test(system_view, prepared_objects_of_another_version_are_not_taken_over)
 	cr_assert_gt(world_start(&world, kept), 0);
 	view = must_attach(&world, "rows16");
 	touch_all(view);
-	r = change_version((pid_t)world_status(&world, "pid"));
-	if (r < 0) {
-		cnre_detach(view);
-		world_close(&world);
-		cr_skip("needs root to write into the manager's memory");
-	}
+	r = change_segment((pid_t)world_status(&world, "pid"), "cnre-catalog", raise_version, NULL);
+	skip_without_root(r, &world);
 	cr_assert_eq(r, 1);
 	cr_assert_eq(kill((pid_t)world_status(&world, "pid"), SIGKILL), 0);
 	cr_assert(world_wait_until(is_begun_anew, &world, 30));
@@ -574,27 +584,122 @@ Test(system_view, a_changed_byte_in_the_file_is_found_in_the_prepared_object_by_
 	world_close(&world);
 }
 
-/* The next round of the scrub has looked at all of them when so much was hashed; that nothing was found is the point. */
-Test(system_view, the_scrub_finds_nothing_wrong_with_healthy_prepared_objects)
+struct bytes {
+	unsigned char *data;
+	size_t count;
+};
+
+/* Turns a byte in the middle of what equals these. */
+static int damage_memory(int fd, void *context)
 {
-	static const char *const options[] = {"--view", "rows16", "--verify", "load", "--scrub", "1ms", NULL};
+	const struct bytes *bytes = context;
+	struct stat status;
+	unsigned char *map, *found;
+
+	cr_assert_eq(fstat(fd, &status), 0);
+	map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert_neq(map, MAP_FAILED, "%s", strerror(errno));
+	found = memmem(map, (size_t)status.st_size, bytes->data, bytes->count);
+	if (found != NULL)
+		found[bytes->count / 2] ^= 0xff;
+	cr_assert_eq(munmap(map, (size_t)status.st_size), 0);
+	return found != NULL;
+}
+
+static struct bytes copy_part(struct cnre *client, uint32_t layer, uint32_t expert)
+{
+	struct cnre_expert taken;
+	struct bytes copy;
+
+	cr_assert_eq(cnre_acquire(client, layer, expert, TIMEOUT_NS, &taken), 0);
+	copy = (struct bytes){malloc(taken.part[CNRE_DOWN].bytes), taken.part[CNRE_DOWN].bytes};
+	cr_assert_not_null(copy.data);
+	memcpy(copy.data, taken.part[CNRE_DOWN].data, copy.count);
+	cr_assert_eq(cnre_release(client, &taken), 0);
+	return copy;
+}
+
+static int has_found_one(void *context)
+{
+	return world_stat(context, "digest_errors") >= 1;
+}
+
+/* The damaged one is found whenever its turn comes; that it stays the only one is what the others' digests are worth. */
+Test(system_view, the_scrub_finds_a_prepared_object_that_changed_and_no_other)
+{
+	static const char *const options[] = {"--view", "rows16", "--verify", "load", "--scrub", "1ms", "--hugepages", "4k", NULL};
 	struct cnre *plain, *view;
 	struct world world;
+	struct bytes part;
+	int r;
 
 	open_world(&world);
 	cr_assert_gt(world_start(&world, options), 0);
 	plain = must_attach(&world, NULL);
 	view = must_attach(&world, "rows16");
-	for (int round = 0; round < 3; round++) {
-		check_all(&world, plain, view);
-		cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "reset", NULL}, NULL, 0), 0);
-	}
 	check_all(&world, plain, view);
-	(void)usleep(200000); /* more than a round; less would only make this test find less */
-	cr_expect_eq(world_stat(&world, "digest_errors"), 0);
-	cr_expect_eq(world_stat(&world, "resident_objects"), 2 * OBJECTS);
+	part = copy_part(view, 3, 15);
+	r = change_segment(world.manager, "cnre-pool", damage_memory, &part);
+	skip_without_root(r, &world);
+	cr_assert_eq(r, 1);
+	cr_assert(world_wait_until(has_found_one, &world, 30));
+	cr_expect(world_log_has(&world, "tiny-olmoe:rows16 layer 3 expert 15: memory corruption"));
+	check_all(&world, plain, view);
+	cr_expect_eq(world_stat(&world, "digest_errors"), 1);
+	cr_expect_eq(world_stat(&world, "loads"), 2 * OBJECTS + 1, "it was made anew, and nothing else");
+	free(part.data);
 	cnre_detach(plain);
 	cnre_detach(view);
+	world_close(&world);
+}
+
+/* ---- the history of uses ---- */
+
+/* The counts of a history: lines "layer expert count", after those of numbers below 0. */
+static long long sum_uses(const char *path)
+{
+	long long layer, expert, count, sum = 0;
+	FILE *file = fopen(path, "re");
+
+	cr_assert_not_null(file, "%s", path);
+	while (fscanf(file, "%lld %lld %lld", &layer, &expert, &count) == 3)
+		sum += layer >= 0 ? count : 0;
+	(void)fclose(file);
+	return sum;
+}
+
+/* Which experts are used has nothing to do with how their bytes lie. */
+Test(system_view, uses_in_either_layout_are_counted_in_one_file)
+{
+	char folder[128], path[384] = "";
+	const char *const options[] = {"--view", "rows16", "--usage", folder, NULL};
+	struct cnre *plain, *view;
+	struct dirent *entry;
+	struct world world;
+	unsigned files = 0;
+	DIR *listed;
+
+	open_world(&world);
+	(void)snprintf(folder, sizeof folder, "%s/usage", world.directory);
+	cr_assert_eq(mkdir(folder, 0700), 0);
+	cr_assert_gt(world_start(&world, options), 0);
+	plain = must_attach(&world, NULL);
+	view = must_attach(&world, "rows16");
+	touch_all(plain);
+	touch_all(view);
+	cnre_detach(plain);
+	cnre_detach(view);
+	cr_assert_eq(world_stop(&world, SIGTERM), 0);
+	listed = opendir(folder);
+	cr_assert_not_null(listed);
+	while ((entry = readdir(listed)) != NULL)
+		if (strlen(entry->d_name) > 11 && strcmp(entry->d_name + strlen(entry->d_name) - 11, ".coli_usage") == 0) {
+			files++;
+			(void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+		}
+	(void)closedir(listed);
+	cr_assert_eq(files, 1);
+	cr_expect_eq(sum_uses(path), 2 * OBJECTS);
 	world_close(&world);
 }
 
@@ -651,6 +756,11 @@ Test(system_view, the_engine_says_the_same_tokens_from_prepared_experts)
 	}
 }
 
+static int is_published(void *context)
+{
+	return world_stat(context, "kv_published") >= 1;
+}
+
 /* Prefixes are named by what is computed, and that is the same: one layout's are the other's. */
 Test(system_view, prefixes_are_shared_between_layouts)
 {
@@ -661,6 +771,7 @@ Test(system_view, prefixes_are_shared_between_layouts)
 	open_world(&world);
 	cr_assert_gt(world_start(&world, options), 0);
 	rows = run_engine(&world, (const char *const[]){"--kv", "cnre", NULL});
+	cr_assert(world_wait_until(is_published, &world, 30), "a block that is handed over is copied behind the engine's back");
 	view = run_engine(&world, (const char *const[]){"--kv", "cnre", "--view", "rows16", NULL});
 	cr_expect_eq(json_integer_value(json_object_get(json_object_get(view, "kv"), "matched_tokens")), 2);
 	cr_expect(json_equal(json_object_get(rows, "tokens"), json_object_get(view, "tokens")));
