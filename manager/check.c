@@ -7,6 +7,7 @@
 #include "manager/kv.h"
 #include "manager/reservation.h"
 #include "manager/settings.h"
+#include "model/view.h"
 #include "shm/numa.h"
 
 #include <errno.h>
@@ -65,8 +66,8 @@ static void print_models(const struct manager *manager)
 	for (uint32_t i = 0; i < manager->model_count; i++) {
 		const struct model_catalog *catalog = manager->model[i].catalog;
 
-		(void)printf("model    %s: %s, %u layers, %u experts of at most %s, %s in all\n", catalog->directory,
-			     catalog->family, catalog->layer_count, catalog->object_count,
+		(void)printf("model    %s%s%s: %s, %u layers, %u experts of at most %s, %s in all\n", catalog->directory,
+			     catalog->view != NULL ? " as " : "", catalog->view != NULL ? catalog->view->name : "", catalog->family, catalog->layer_count, catalog->object_count,
 			     cnre_size_format(catalog->payload_bytes_max, largest, sizeof largest),
 			     cnre_size_format(catalog->payload_bytes_total, total, sizeof total));
 	}

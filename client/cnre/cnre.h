@@ -118,7 +118,7 @@ struct cnre_options {
  *
  * A directory is compared by its config.json and every shard's header: dense weights come from the engine's directory
  * and experts from the manager's, and two revisions mixed would be silent garbage. A manager that is started takes its
- * settings from $CNRE_RAM, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_POLICY, $CNRE_KV_RAM, $CNRE_KV_DIR and $CNRE_KV_DISK; its
+ * settings from $CNRE_RAM, $CNRE_VIEW, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_POLICY, $CNRE_KV_RAM, $CNRE_KV_DIR and $CNRE_KV_DISK; its
  * program is $CNRE_MANAGERD, else the one installed with this library, else the one in $PATH. timeout_ns 0 waits two
  * seconds at most for the answer of a manager. While a manager is being restarted the call waits for its successor.
  *
