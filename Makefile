@@ -59,10 +59,10 @@ shm_sources := futex.c ring.c access_log.c kv_index.c kv_channel.c segment.c num
 policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c
 kvstore_sources := key.c block.c check.c checker_plain.c checker_avx2.c prefix_file.c value.c disk.c disk_turn.c disk_folders.c disk_task.c disk_write.c disk_read.c disk_scan.c disk_plain.c disk_uring.c fanout.c leftover.c coli_kv.c
 model_sources := text.c order.c safetensors.c config.c encoding.c family.c family_file.c extents.c found.c cut.c glm.c glm53.c kimi_k3.c inkling.c \
-	olmoe.c qwen36.c qwen38.c deepseek_v4.c mimo.c objects.c catalog.c plan.c usage.c usage_binary.c use_list.c engine_name.c
+	olmoe.c qwen36.c qwen38.c deepseek_v4.c mimo.c objects.c catalog.c plan.c view.c view_rows16.c usage.c usage_binary.c use_list.c engine_name.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
 	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c use_file.c use_import.c warm.c colibri_env.c control_model.c control_usage.c control_warm.c report_warm.c client_policy.c \
-	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c mirror.c mirror_check.c mirror_disk.c mirror_report.c mirror_sample.c source.c serve.c \
+	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c mirror.c mirror_check.c mirror_disk.c mirror_report.c mirror_sample.c source.c prepare.c views.c serve.c \
 	kv_store.c kv_settings.c kv_namespace.c kv_access.c kv_session.c kv_entry.c kv_memory.c kv_share.c kv_evict.c kv_publish.c kv_load.c kv_files.c kv_uses.c kv_adopt.c kv_transfer.c kv_report.c control_kv.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c policy.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
@@ -120,8 +120,9 @@ engine_sources := main.c options.c tokens.c message.c config.c places.c shard.c 
 	reader.c cache_private.c cache_mmap.c attach.c cache_cnre.c kv_rows.c kv_identity.c kv_prefix.c \
 	conversation.c conversations.c lines.c request.c answer.c advice.c server.c serve.c engine.c stop.c report.c
 
-# The kernels promise the same bits whatever the CPU: no multiplication and addition may be fused behind their back.
-kernel_plain_cflags := -ffp-contract=off
+# The kernels promise the same bits whatever the CPU: no multiplication and addition may be fused behind their back. The plain
+# ones are written for the vectors that a compiler makes.
+kernel_plain_cflags := -ffp-contract=off -O3
 kernel_avx2_cflags := -ffp-contract=off
 kernel_avx512_cflags := -ffp-contract=off
 # Likewise a policy decides the same in the manager and in the simulator. Loops over a layer's objects are worth vectors.
@@ -355,6 +356,11 @@ $(out)/bench-bin/bench_kv_disk: $(out)/obj/tests/bench/bench_kv_disk.o $(call ar
 # Replays, without the rest of cnre-sim; tests/bench/sim.sh builds and runs it.
 bench-sim-bin: $(out)/bench-bin/bench_sim
 $(out)/bench-bin/bench_sim: $(out)/obj/tests/bench/bench_sim.o $(call archives,sim policy model base)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto -lm
+
+# Kernels and the step of preparing, without the rest of engine and manager; tests/bench/view.sh builds and runs it.
+$(out)/bench-bin/bench_view: $(out)/obj/tests/bench/bench_view.o $(call archives,engine model base)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto -lm
 

@@ -105,6 +105,9 @@ static int complete(struct cnre *client, const struct cnre_attach_request *reque
 {
 	int r = cnre_view_init(client);
 
+	/* Bytes that lie otherwise than the caller thinks would be silent garbage. */
+	if (r == 0 && strncmp(client->catalog->view, request->options.view, sizeof client->catalog->view) != 0)
+		r = -EBADMSG;
 	if (r == 0 && cnre_cookies_wanted())
 		r = cnre_cookies_init(&client->cookies, client->reserve_slabs);
 	if (r < 0)
@@ -157,7 +160,8 @@ static int attach_at(struct cnre *client, const struct cnre_attach_request *requ
 {
 	int r, was_short = 0;
 
-	if (cnre_registry_has(endpoint->path, request->by_path ? request->fingerprint.identity : NULL, request->model))
+	if (cnre_registry_has(endpoint->path, request->by_path ? request->fingerprint.identity : NULL, request->model,
+			      request->options.view))
 		return -EBUSY;
 	do {
 		r = -EPIPE;

@@ -196,7 +196,7 @@ static int open_log(const char *path)
 }
 
 int cnre_autostart(const char *model_directory, const struct cnre_endpoint *endpoint, uint64_t private_bytes,
-		   int *ret_life)
+		   const char *view, int *ret_life)
 {
 	char program[PATH_MAX];
 	char bytes[24];
@@ -211,6 +211,8 @@ int cnre_autostart(const char *model_directory, const struct cnre_endpoint *endp
 			      bytes,
 			      (char *)"--client-policy", /* whoever may connect to it may give it orders */
 			      (char *)"own",
+			      view[0] != '\0' ? (char *)"--try-view" : NULL,
+			      (char *)view,
 			      NULL};
 	int ends[2] = {-1, -1};
 	int log = open_log(endpoint->log); /* without a log it runs in silence */

@@ -55,12 +55,13 @@ static void after_fork_in_child(void)
 }
 
 /* Registry lock held. */
-static int has_locked(const char *socket_path, const unsigned char *identity, const char *name)
+static int has_locked(const char *socket_path, const unsigned char *identity, const char *name, const char *view)
 {
 	for (const struct cnre *c = registry; c != NULL; c = c->next) {
 		const struct cnre_catalog *catalog = c->catalog;
 
-		if (c->lingering || strcmp(c->socket_path, socket_path) != 0)
+		if (c->lingering || strcmp(c->socket_path, socket_path) != 0 ||
+		    strncmp(catalog->view, view, sizeof catalog->view) != 0)
 			continue;
 		if (identity != NULL ? memcmp(catalog->identity, identity, sizeof catalog->identity) == 0
 				     : strncmp(catalog->name, name, sizeof catalog->name) == 0)
@@ -69,12 +70,12 @@ static int has_locked(const char *socket_path, const unsigned char *identity, co
 	return 0;
 }
 
-int cnre_registry_has(const char *socket_path, const unsigned char *identity, const char *name)
+int cnre_registry_has(const char *socket_path, const unsigned char *identity, const char *name, const char *view)
 {
 	int found;
 
 	(void)pthread_mutex_lock(&registry_lock);
-	found = has_locked(socket_path, identity, name);
+	found = has_locked(socket_path, identity, name, view);
 	(void)pthread_mutex_unlock(&registry_lock);
 	return found;
 }
@@ -84,7 +85,7 @@ int cnre_registry_enter(struct cnre *client)
 	int r = 0;
 
 	(void)pthread_mutex_lock(&registry_lock);
-	if (has_locked(client->socket_path, client->catalog->identity, NULL))
+	if (has_locked(client->socket_path, client->catalog->identity, NULL, client->catalog->view))
 		r = -EBUSY;
 	if (r == 0 && !handlers_installed)
 		r = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);

@@ -15,7 +15,7 @@ void cnre_owner_close(const _Atomic uint32_t *owner);
 
 /*
  * Enters an attached client, so that a child closes its socket. 0, -ENOMEM, or -EBUSY: this process has the same model
- * attached on the same socket.
+ * attached on the same socket, in the same view.
  */
 int cnre_registry_enter(struct cnre *client);
 void cnre_registry_leave(struct cnre *client);
@@ -24,9 +24,10 @@ void cnre_registry_leave(struct cnre *client);
 void cnre_registry_linger(struct cnre *client);
 
 /*
- * Whether this process has the model attached on that socket: asked before a second session takes a reservation. The
- * model is named by its identity, or by the name it is served under where identity is NULL.
+ * Whether this process has the model attached on that socket in that view ("": as in the checkpoint): asked before a second
+ * session takes a reservation. The model is named by its identity, or by the name it is served under where identity is
+ * NULL. Another view is other objects, with a directory and leases of their own, so both may be attached.
  */
-int cnre_registry_has(const char *socket_path, const unsigned char *identity, const char *name);
+int cnre_registry_has(const char *socket_path, const unsigned char *identity, const char *name, const char *view);
 
 #endif

@@ -22,7 +22,7 @@ static int is_inside(uint64_t segment_bytes, uint64_t off, uint64_t count, uint6
 
 static int check_sizes(const struct cnre_catalog *catalog, uint64_t segment_bytes)
 {
-	if (catalog->layer_count > CNRE_LAYERS_MAX || catalog->object_count > CNRE_OBJECTS_MAX ||
+	if (catalog->view[sizeof catalog->view - 1] != '\0' || catalog->layer_count > CNRE_LAYERS_MAX || catalog->object_count > CNRE_OBJECTS_MAX ||
 	    catalog->expert_count > CNRE_OBJECTS_MAX)
 		return -EBADMSG;
 	if (!is_inside(segment_bytes, catalog->layers_off, catalog->layer_count, sizeof(struct cnre_catalog_layer)) ||

@@ -89,7 +89,9 @@ static int start_if_needed(const struct cnre_attach_request *request, const stru
 	if (*starts == STARTS_MAX)
 		return -ECONNREFUSED;
 	(*starts)++;
-	return cnre_autostart(request->path, endpoint, request->options.private_bytes, life) < 0 ? -ECONNREFUSED : 0;
+	return cnre_autostart(request->path, endpoint, request->options.private_bytes, request->options.view, life) < 0
+		       ? -ECONNREFUSED
+		       : 0;
 }
 
 static void pause_until_retry(void)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define MODEL_INFO_FIRST offsetof(struct cnre_model_info, reserve_objects)
+#define MODEL_INFO_FIRST offsetof(struct cnre_model_info, view)
 #define STATS_FIRST sizeof(struct cnre_stats)
 
 /*
@@ -54,6 +54,8 @@ int cnre_model(const struct cnre *client, struct cnre_model_info *ret_info)
 	info.reserve_objects = client->reserve_slabs;
 	/* [S1] relaxed: a number of the manager's, current when it was read. */
 	info.pool_bytes = atomic_load_explicit(&client->page->pool_bytes, memory_order_relaxed);
+	memcpy(info.view, catalog->view, sizeof catalog->view);
+	info.view_version = catalog->view_version;
 	return copy_sized(ret_info, &info, sizeof info, MODEL_INFO_FIRST);
 }
 

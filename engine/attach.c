@@ -2,6 +2,8 @@
 /* See attach.h. */
 #include "engine/attach.h"
 
+#include "engine/matrix.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +53,8 @@ static const char *advice_of(int error)
 		return "the manager serves another revision of this checkpoint; restart it on this directory";
 	case -EACCES:
 		return "the socket's permissions keep this user out; join the group that owns it";
+	case -ENOTSUP:
+		return "the manager does not serve it in this view, or at all; start it with --view, or leave --view out here";
 	case -EPROTO:
 		return "manager and library are of different versions; upgrade the older one";
 	default:
@@ -72,8 +76,8 @@ static void advise(int error, const struct attach_options *options, char advice[
 		snprintf(advice, ADVICE_BYTES, "%s", advice_of(error));
 }
 
-/* A model that answers to the same name but not to the same numbers would be silent garbage. */
-static int check_model(struct cnre *client, const struct config *config, char *message)
+/* A model that answers to the same name but not to the same numbers, or a layout of another version, would be silent garbage. */
+static int check_model(struct cnre *client, const struct config *config, const char *view, char *message)
 {
 	struct cnre_model_info info = {.size = sizeof info};
 	int error = cnre_model(client, &info);
@@ -85,6 +89,11 @@ static int check_model(struct cnre *client, const struct config *config, char *m
 				   "the manager has %u layers of %u experts, config.json says %u of %u; "
 				   "restart it on this directory",
 				   info.layer_count, info.expert_count, config->layers, config->experts);
+	if (view && info.view_version != MATRIX_ROWS16_VERSION)
+		return engine_fail(message, -ENOTSUP,
+				   "the manager's view %s is of version %u, this engine reads version %u; upgrade the older one, "
+				   "or leave --view out",
+				   view, info.view_version, MATRIX_ROWS16_VERSION);
 	return 0;
 }
 
@@ -99,6 +108,7 @@ int attach_open(struct cnre **ret_client, const struct config *config, const str
 		.reserve_bytes = options->reserve_bytes,
 		.flags = options->is_without_experts ? CNRE_NO_EXPERTS : 0,
 		.private_bytes = options->private_bytes,
+		.view = options->view,
 	};
 	struct cnre *client;
 	char advice[ADVICE_BYTES];
@@ -109,7 +119,7 @@ int attach_open(struct cnre **ret_client, const struct config *config, const str
 		return engine_fail(message, error, "cannot attach %.160s: %s: %s", options->model, strerror(-error),
 				   advice);
 	}
-	error = check_model(client, config, message);
+	error = check_model(client, config, options->view, message);
 	if (error < 0)
 		cnre_detach(client);
 	else

@@ -25,6 +25,7 @@ struct cnre_source {
 	struct cnre_batch *batch;                   /* NULL between batches */
 	struct cnre_expert lease[CONFIG_TOP_K_MAX]; /* lease 0: not held */
 	uint32_t count;
+	uint16_t layout;                            /* of weights: what the client was attached for */
 };
 
 static int begin(struct expert_source *source, uint32_t layer, const uint32_t *experts, uint32_t count)
@@ -53,7 +54,10 @@ static int wait_for(struct expert_source *source, uint32_t index, struct expert 
 	if (error < 0)
 		return error;
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
-		part[i] = (struct expert_part){lease->part[i].data, lease->part[i].bytes, lease->part[i].dtype};
+		part[i] = (struct expert_part){.data = lease->part[i].data,
+					       .bytes = lease->part[i].bytes,
+					       .dtype = lease->part[i].dtype,
+					       .layout = i < CNRE_GATE_SCALE ? cnre->layout : MATRIX_ROWS};
 	return expert_make(cnre->config, part, ret_expert);
 }
 
@@ -114,13 +118,13 @@ static void close_source(struct expert_source *source)
 static const struct expert_source_ops cnre_ops = {begin, wait_for, release, end, token_end, counters, close_source};
 
 int cache_cnre_open(struct expert_source **ret_source, const struct config *config, struct cnre *client,
-		    char message[ENGINE_MESSAGE_BYTES])
+		    enum matrix_layout layout, char message[ENGINE_MESSAGE_BYTES])
 {
 	struct cnre_source *cnre = calloc(1, sizeof *cnre);
 
 	if (!cnre)
 		return engine_fail(message, -ENOMEM, "out of memory");
-	*cnre = (struct cnre_source){.source = {&cnre_ops}, .config = config, .client = client};
+	*cnre = (struct cnre_source){.source = {&cnre_ops}, .config = config, .client = client, .layout = (uint16_t)layout};
 	*ret_source = &cnre->source;
 	return 0;
 }

@@ -177,8 +177,11 @@ static int wait_for(struct expert_source *source, uint32_t index, struct expert 
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
 		if (place->part[i].bytes == 0)
 			continue;
-		part[i] = (struct expert_part){cache->mapping[place->part[i].shard].base + place->part[i].file_off,
-					       place->part[i].bytes, place->part[i].dtype};
+		part[i] = (struct expert_part){
+			.data = cache->mapping[place->part[i].shard].base + place->part[i].file_off,
+			.bytes = place->part[i].bytes,
+			.dtype = place->part[i].dtype,
+		};
 	}
 	return expert_make(cache->config, part, ret_expert);
 }

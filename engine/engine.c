@@ -52,6 +52,7 @@ static int open_client(struct engine *engine, struct engine_size size, char *mes
 		.private_bytes = engine->weights.used_bytes + forward_bytes(&engine->config, size.positions) +
 				 kv_cache_token_bytes(&engine->config) * size.positions * size.conversations,
 		.is_without_experts = options->mode != CACHE_CNRE,
+		.view = options->view,
 	};
 
 	if (options->mode != CACHE_CNRE && !options->kv)
@@ -70,7 +71,8 @@ static int open_source(struct engine *engine, char *message)
 		return cache_private_open(&engine->source, &engine->config, &engine->shards, &options->private_size,
 					  message);
 	default:
-		return cache_cnre_open(&engine->source, &engine->config, engine->client, message);
+		return cache_cnre_open(&engine->source, &engine->config, engine->client,
+				       options->view ? MATRIX_ROWS16 : MATRIX_ROWS, message);
 	}
 }
 

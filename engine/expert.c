@@ -10,6 +10,15 @@
 
 #define BLOCK_ROWS 64u
 
+_Static_assert(BLOCK_ROWS % MATRIX_GROUP_ROWS == 0, "a block begins with a group");
+
+static uint64_t bytes_needed(uint16_t layout, uint16_t dtype, uint32_t rows, uint32_t columns)
+{
+	if (layout == MATRIX_ROWS16)
+		return matrix_bytes_rows16(rows, columns);
+	return (uint64_t)rows * columns * shard_dtype_bytes(dtype);
+}
+
 static int make_matrix(const struct expert_part *weight, const struct expert_part *scale, uint32_t rows,
 		       uint32_t columns, struct matrix *ret_matrix)
 {
@@ -17,7 +26,9 @@ static int make_matrix(const struct expert_part *weight, const struct expert_par
 
 	if (dtype != CNRE_I8 && dtype != CNRE_F32 && dtype != CNRE_BF16 && dtype != CNRE_F16)
 		return -EBADMSG;
-	if (!weight->data || weight->bytes != (uint64_t)rows * columns * shard_dtype_bytes(dtype))
+	if (weight->layout == MATRIX_ROWS16 && dtype != CNRE_I8)
+		return -EBADMSG;
+	if (!weight->data || weight->bytes != bytes_needed(weight->layout, dtype, rows, columns))
 		return -EBADMSG;
 	if ((dtype == CNRE_I8) != (scale->bytes > 0))
 		return -EBADMSG;
@@ -28,7 +39,8 @@ static int make_matrix(const struct expert_part *weight, const struct expert_par
 				      .scale = scale->bytes > 0 ? scale->data : NULL,
 				      .rows = rows,
 				      .columns = columns,
-				      .dtype = dtype};
+				      .dtype = dtype,
+				      .layout = weight->layout};
 	return 0;
 }
 
@@ -78,7 +90,7 @@ void expert_compute(const struct compute *compute, const struct expert *expert, 
 
 	if (x->is_quantised != quantised_applies(&expert->gate)) /* experts of one model may differ in type */
 		operand_make(x, &expert->gate, x->x);
-	pool_run(compute->pool, gated_rows, &gated, expert->gate.rows, matmul_chunk(expert->gate.columns));
+	pool_run(compute->pool, gated_rows, &gated, expert->gate.rows, matmul_chunk(&expert->gate));
 	operand_make(&inner, &expert->down, middle);
 	operand_product(compute, &expert->down, &inner, ret_y);
 }

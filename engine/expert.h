@@ -19,9 +19,13 @@ struct expert_part {
 	const void *data;
 	uint64_t bytes;                   /* 0: no such part */
 	uint16_t dtype;                   /* enum cnre_dtype; U8 is taken for the bits of I8 */
+	uint16_t layout;                  /* enum matrix_layout; of weights */
 };
 
-/* Returns 0, or -EBADMSG if the parts are not what config needs: int8 rows with scales, or F32, BF16, F16 without. */
+/*
+ * Returns 0, or -EBADMSG if the parts are not what config needs: int8 rows with scales, in either layout, or F32, BF16, F16
+ * rows without.
+ */
 int expert_make(const struct config *config, const struct expert_part part[EXPERT_PARTS], struct expert *ret_expert);
 
 /*

@@ -55,9 +55,12 @@ int cache_private_open(struct expert_source **ret_source, const struct config *c
 int cache_mmap_open(struct expert_source **ret_source, const struct config *config, const struct shard_set *shards,
 		    char message[ENGINE_MESSAGE_BYTES]);
 
-/* The shared manager, through libcnre. The client stays the caller's, and must outlive the source. */
+/*
+ * The shared manager, through libcnre. The client stays the caller's, and must outlive the source; the layout is that of the
+ * view that it is attached for.
+ */
 struct cnre;
 int cache_cnre_open(struct expert_source **ret_source, const struct config *config, struct cnre *client,
-		    char message[ENGINE_MESSAGE_BYTES]);
+		    enum matrix_layout layout, char message[ENGINE_MESSAGE_BYTES]);
 
 #endif

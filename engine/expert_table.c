@@ -79,7 +79,7 @@ static int check_place(const struct expert_place *place, const struct config *co
 	struct expert unused;
 
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
-		part[i] = (struct expert_part){place, place->part[i].bytes, place->part[i].dtype};
+		part[i] = (struct expert_part){.data = place, .bytes = place->part[i].bytes, .dtype = place->part[i].dtype};
 	return expert_make(config, part, &unused);
 }
 

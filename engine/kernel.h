@@ -20,7 +20,7 @@ struct quantised;
 struct kernel {
 	const char *name;                 /* "avx512", "avx2", "plain" */
 
-	/* y[i] = scale[first + i] * sum over j of x[j] * matrix[first + i][j], for i < count. */
+	/* y[i] = scale[first + i] * sum over j of x[j] * matrix[first + i][j], for i < count; of a matrix in rows. */
 	void (*rows)(const struct matrix *matrix, uint32_t first, uint32_t count, const float *x, float *ret_y);
 
 	/*
@@ -29,6 +29,11 @@ struct kernel {
 	 */
 	void (*rows_quantised)(const struct matrix *matrix, uint32_t first, uint32_t count, const struct quantised *x,
 			       float *ret_y);
+
+	/* Both for an I8 matrix in groups of rows (MATRIX_ROWS16); first is a multiple of a group. The same bits. */
+	void (*rows16)(const struct matrix *matrix, uint32_t first, uint32_t count, const float *x, float *ret_y);
+	void (*rows16_quantised)(const struct matrix *matrix, uint32_t first, uint32_t count, const struct quantised *x,
+				 float *ret_y);
 
 	/* y[i] += factor * x[i]. */
 	void (*add_scaled)(float *y, const float *x, float factor, size_t count);

@@ -72,13 +72,18 @@ INLINE struct lanes lanes_step(struct lanes sum, const char *row, struct lanes x
  * Eight exact sums of four products. The magnitude of the weight is taken as unsigned (128 fits) and its sign
  * moved to x, which lies in -127 .. 127; so no pair exceeds 2 * 128 * 127, and nothing saturates in 16 bits.
  */
-INLINE __m256 quads(const int8_t *weight, const int8_t *x)
+INLINE __m256 quads_of(const int8_t *weight, __m256i x)
 {
 	__m256i weights = _mm256_loadu_si256((const __m256i *)weight);
-	__m256i turned = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)x), weights);
+	__m256i turned = _mm256_sign_epi8(x, weights);
 	__m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), turned);
 
 	return _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+INLINE __m256 quads(const int8_t *weight, const int8_t *x)
+{
+	return quads_of(weight, _mm256_loadu_si256((const __m256i *)x));
 }
 
 INLINE struct lanes lanes_step_quantised(struct lanes sum, const int8_t *weight, const int8_t *x, const float *scale)
@@ -92,7 +97,54 @@ INLINE struct lanes lanes_step_quantised(struct lanes sum, const int8_t *weight,
 	return sum;
 }
 
+/* ---- of a group of sixteen rows; a lane is a row here ---- */
+
+#define ROWS16_LANES_AT_ONCE 4u /* eight registers */
+#define ROWS16_BLOCK_QUADS 64u  /* 4 KiB, four times */
+
+INLINE struct lanes lanes_add(struct lanes a, struct lanes b)
+{
+	return (struct lanes){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+
+INLINE void lanes_store(float *to, struct lanes sum)
+{
+	_mm256_storeu_ps(to, sum.low);
+	_mm256_storeu_ps(to + HALF_LANES, sum.high);
+}
+
+/* One of the four columns of half a block, as the top byte of each word, which a shift then extends. */
+INLINE __m256 column_of(const int8_t *half, const uint32_t column)
+{
+	__m256i words = _mm256_slli_epi32(_mm256_loadu_si256((const __m256i *)half), 24 - 8 * (int)column);
+
+	return _mm256_cvtepi32_ps(_mm256_srai_epi32(words, 24));
+}
+
+INLINE struct lanes lanes_step_column(struct lanes sum, const int8_t *block, const uint32_t column, float x)
+{
+	const __m256 value = _mm256_set1_ps(x);
+
+	sum.low = _mm256_add_ps(sum.low, _mm256_mul_ps(value, column_of(block, column)));
+	sum.high = _mm256_add_ps(sum.high, _mm256_mul_ps(value, column_of(block + MATRIX_BLOCK_BYTES / 2, column)));
+	return sum;
+}
+
+INLINE struct lanes lanes_step_block(struct lanes sum, const int8_t *block, const int8_t *x, const float *scale)
+{
+	const __m256 scales = _mm256_set1_ps(*scale);
+	__m256i value;
+	int32_t four;
+
+	memcpy(&four, x, sizeof four);
+	value = _mm256_set1_epi32(four);
+	sum.low = _mm256_add_ps(sum.low, _mm256_mul_ps(scales, quads_of(block, value)));
+	sum.high = _mm256_add_ps(sum.high, _mm256_mul_ps(scales, quads_of(block + MATRIX_BLOCK_BYTES / 2, value)));
+	return sum;
+}
+
 #include "engine/kernel_rows.h"
+#include "engine/kernel_rows16.h"
 
 TARGET static void add_scaled(float *y, const float *x, float factor, size_t count)
 {
@@ -110,6 +162,8 @@ const struct kernel kernel_avx2 = {
 	.name = "avx2",
 	.rows = rows,
 	.rows_quantised = rows_quantised,
+	.rows16 = rows16,
+	.rows16_quantised = rows16_quantised,
 	.add_scaled = add_scaled,
 };
 #else

@@ -85,7 +85,41 @@ INLINE struct lanes lanes_step_quantised(struct lanes sum, const int8_t *weight,
 	return (struct lanes){_mm512_add_ps(sum.all, _mm512_mul_ps(_mm512_loadu_ps(scale), products))};
 }
 
+/* ---- of a group of sixteen rows; a lane is a row here ---- */
+
+#define ROWS16_LANES_AT_ONCE 16u
+#define ROWS16_BLOCK_QUADS (1u << 28) /* once is enough */
+
+INLINE struct lanes lanes_add(struct lanes a, struct lanes b)
+{
+	return (struct lanes){_mm512_add_ps(a.all, b.all)};
+}
+
+INLINE void lanes_store(float *to, struct lanes sum)
+{
+	_mm512_storeu_ps(to, sum.all);
+}
+
+/* One of the four columns of a block, as the top byte of each word, which a shift then extends. */
+INLINE struct lanes lanes_step_column(struct lanes sum, const int8_t *block, const uint32_t column, float x)
+{
+	__m512i words = _mm512_slli_epi32(_mm512_loadu_si512(block), 24 - 8 * column);
+	__m512 weights = _mm512_cvtepi32_ps(_mm512_srai_epi32(words, 24));
+
+	return (struct lanes){_mm512_add_ps(sum.all, _mm512_mul_ps(_mm512_set1_ps(x), weights))};
+}
+
+INLINE struct lanes lanes_step_block(struct lanes sum, const int8_t *block, const int8_t *x, const float *scale)
+{
+	int32_t four;
+
+	memcpy(&four, x, sizeof four);
+	return (struct lanes){_mm512_add_ps(sum.all, _mm512_mul_ps(_mm512_set1_ps(*scale),
+								   quads(_mm512_loadu_si512(block), _mm512_set1_epi32(four))))};
+}
+
 #include "engine/kernel_rows.h"
+#include "engine/kernel_rows16.h"
 
 TARGET static void add_scaled(float *y, const float *x, float factor, size_t count)
 {
@@ -103,6 +137,8 @@ const struct kernel kernel_avx512 = {
 	.name = "avx512",
 	.rows = rows,
 	.rows_quantised = rows_quantised,
+	.rows16 = rows16,
+	.rows16_quantised = rows16_quantised,
 	.add_scaled = add_scaled,
 };
 #else

@@ -136,6 +136,111 @@ static void rows_quantised_plain(const struct matrix *matrix, uint32_t first, ui
 	kernel_scale_rows(matrix, first, count, ret_y);
 }
 
+/*
+ * ---- groups of sixteen rows ----
+ *
+ * The same sums in the same order, with the rows of a group in the innermost loops, which a compiler for any CPU with
+ * vectors makes vectors of.
+ */
+
+struct group_sums {
+	float lane[KERNEL_LANES][MATRIX_GROUP_ROWS];
+};
+
+static const int8_t *block_of(const struct matrix *matrix, size_t row, size_t quad)
+{
+	return (const int8_t *)matrix->data + (row / MATRIX_GROUP_ROWS * matrix_quads(matrix) + quad) * MATRIX_BLOCK_BYTES;
+}
+
+static void fold_group(struct group_sums *sums, uint32_t count, float *ret_y)
+{
+	for (uint32_t half = KERNEL_LANES / 2; half > 0; half /= 2)
+		for (uint32_t i = 0; i < half; i++)
+			for (uint32_t r = 0; r < MATRIX_GROUP_ROWS; r++)
+				sums->lane[i][r] += sums->lane[i + half][r];
+	memcpy(ret_y, sums->lane[0], count * sizeof *ret_y);
+}
+
+static void add_column(float lane[MATRIX_GROUP_ROWS], const int8_t *block, uint32_t column, float x)
+{
+	for (uint32_t r = 0; r < MATRIX_GROUP_ROWS; r++)
+		lane[r] += x * (float)block[r * MATRIX_QUAD + column];
+}
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "as the checkpoint's own numbers");
+
+/* Sixteen times the same two columns of x, 16 bits each. */
+static void spread(const int8_t *x, uint32_t first, int16_t ret_pairs[2 * MATRIX_GROUP_ROWS])
+{
+	uint32_t both = (uint16_t)x[first] | (uint32_t)(uint16_t)x[first + 2] << 16, all[MATRIX_GROUP_ROWS];
+
+	for (uint32_t r = 0; r < MATRIX_GROUP_ROWS; r++)
+		all[r] = both;
+	memcpy(ret_pairs, all, sizeof all);
+}
+
+/* The lower half of a number, with its sign. */
+static int16_t low_byte(int16_t pair)
+{
+	return (int16_t)((int16_t)((uint16_t)pair << 8) >> 8);
+}
+
+static int32_t low_half(int32_t quad)
+{
+	return (int32_t)((uint32_t)quad << 16) >> 16;
+}
+
+/*
+ * Bytes become 16 bits wide by shifts, which vectors have, and not by picking every fourth, which costs them most. Two
+ * products fit, since x lies in -127 .. 127, so nothing is lost.
+ */
+static void add_block(float lane[MATRIX_GROUP_ROWS], const int8_t *block, const int8_t *x, float scale)
+{
+	int16_t pair[2 * MATRIX_GROUP_ROWS], even[2 * MATRIX_GROUP_ROWS], odd[2 * MATRIX_GROUP_ROWS];
+	int32_t quad[MATRIX_GROUP_ROWS];
+
+	memcpy(pair, block, sizeof pair);
+	spread(x, 0, even);
+	spread(x, 1, odd);
+	for (uint32_t i = 0; i < 2 * MATRIX_GROUP_ROWS; i++)
+		pair[i] = (int16_t)(low_byte(pair[i]) * even[i] + (pair[i] >> 8) * odd[i]);
+	memcpy(quad, pair, sizeof quad);
+	for (uint32_t r = 0; r < MATRIX_GROUP_ROWS; r++)
+		lane[r] += scale * (float)(low_half(quad[r]) + (quad[r] >> 16));
+}
+
+static uint32_t rows_left(uint32_t done, uint32_t count)
+{
+	return count - done < MATRIX_GROUP_ROWS ? count - done : MATRIX_GROUP_ROWS;
+}
+
+static void rows16_plain(const struct matrix *matrix, uint32_t first, uint32_t count, const float *x, float *ret_y)
+{
+	for (uint32_t i = 0; i < count; i += MATRIX_GROUP_ROWS) {
+		struct group_sums sums = {0};
+
+		for (size_t column = 0; column < matrix->columns; column++)
+			add_column(sums.lane[column % KERNEL_LANES], block_of(matrix, first + i, column / MATRIX_QUAD),
+				   column % MATRIX_QUAD, x[column]);
+		fold_group(&sums, rows_left(i, count), ret_y + i);
+	}
+	kernel_scale_rows(matrix, first, count, ret_y);
+}
+
+static void rows16_quantised_plain(const struct matrix *matrix, uint32_t first, uint32_t count,
+				   const struct quantised *x, float *ret_y)
+{
+	for (uint32_t i = 0; i < count; i += MATRIX_GROUP_ROWS) {
+		struct group_sums sums = {0};
+
+		for (size_t quad = 0; quad < matrix_quads(matrix); quad++)
+			add_block(sums.lane[quad % KERNEL_LANES], block_of(matrix, first + i, quad),
+				  x->value + quad * KERNEL_QUAD, x->scale[quad]);
+		fold_group(&sums, rows_left(i, count), ret_y + i);
+	}
+	kernel_scale_rows(matrix, first, count, ret_y);
+}
+
 static void add_scaled_plain(float *y, const float *x, float factor, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -146,5 +251,7 @@ const struct kernel kernel_plain = {
 	.name = "plain",
 	.rows = rows_plain,
 	.rows_quantised = rows_quantised_plain,
+	.rows16 = rows16_plain,
+	.rows16_quantised = rows16_quantised_plain,
 	.add_scaled = add_scaled_plain,
 };

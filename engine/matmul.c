@@ -3,7 +3,6 @@
 #include "engine/matmul.h"
 
 #define CHUNK_ELEMENTS 65536u
-#define CHUNK_ROWS_MIN 4u
 #define BLOCK_ROWS 4u
 
 struct product {
@@ -32,18 +31,19 @@ static void product_rows(void *job, uint32_t first, uint32_t count)
 	}
 }
 
-uint32_t matmul_chunk(uint32_t columns)
+uint32_t matmul_chunk(const struct matrix *matrix)
 {
-	uint32_t rows = CHUNK_ELEMENTS / columns / BLOCK_ROWS * BLOCK_ROWS;
+	uint32_t unit = matrix->layout == MATRIX_ROWS16 ? MATRIX_GROUP_ROWS : BLOCK_ROWS;
+	uint32_t rows = CHUNK_ELEMENTS / matrix->columns / unit * unit;
 
-	return rows < CHUNK_ROWS_MIN ? CHUNK_ROWS_MIN : rows;
+	return rows < unit ? unit : rows;
 }
 
 void matmul(const struct compute *compute, const struct matrix *matrix, const float *x, uint32_t count, float *ret_y)
 {
 	struct product product = {.kernel = compute->kernel, .matrix = matrix, .x = x, .y = ret_y, .count = count};
 
-	pool_run(compute->pool, product_rows, &product, matrix->rows, matmul_chunk(matrix->columns));
+	pool_run(compute->pool, product_rows, &product, matrix->rows, matmul_chunk(matrix));
 }
 
 void operand_make(struct operand *ret_operand, const struct matrix *matrix, const float *x)
@@ -57,7 +57,11 @@ void operand_make(struct operand *ret_operand, const struct matrix *matrix, cons
 void operand_rows(const struct kernel *kernel, const struct matrix *matrix, uint32_t first, uint32_t count,
 		  const struct operand *operand, float *ret_y)
 {
-	if (operand->is_quantised)
+	if (matrix->layout == MATRIX_ROWS16 && operand->is_quantised)
+		kernel->rows16_quantised(matrix, first, count, &operand->quantised, ret_y);
+	else if (matrix->layout == MATRIX_ROWS16)
+		kernel->rows16(matrix, first, count, operand->x, ret_y);
+	else if (operand->is_quantised)
 		kernel->rows_quantised(matrix, first, count, &operand->quantised, ret_y);
 	else
 		kernel->rows(matrix, first, count, operand->x, ret_y);
@@ -82,5 +86,5 @@ void operand_product(const struct compute *compute, const struct matrix *matrix,
 {
 	struct operand_job job = {compute->kernel, matrix, operand, ret_y};
 
-	pool_run(compute->pool, operand_job_rows, &job, matrix->rows, matmul_chunk(matrix->columns));
+	pool_run(compute->pool, operand_job_rows, &job, matrix->rows, matmul_chunk(matrix));
 }

@@ -29,7 +29,7 @@ struct operand {
 /* is_quantised follows from the matrix the operand will meet: an int8 matrix takes int8 where it can. */
 void operand_make(struct operand *ret_operand, const struct matrix *matrix, const float *x);
 
-/* Some rows on the calling thread. */
+/* Some rows on the calling thread; first is a multiple of MATRIX_GROUP_ROWS where the matrix has groups. */
 void operand_rows(const struct kernel *kernel, const struct matrix *matrix, uint32_t first, uint32_t count,
 		  const struct operand *operand, float *ret_y);
 
@@ -37,7 +37,7 @@ void operand_rows(const struct kernel *kernel, const struct matrix *matrix, uint
 void operand_product(const struct compute *compute, const struct matrix *matrix, const struct operand *operand,
 		     float *ret_y);
 
-/* How many rows a thread takes at a time: large enough to pay for the hand-over, small enough to even out. */
-uint32_t matmul_chunk(uint32_t columns);
+/* How many rows a thread takes at a time, in whole groups: enough to pay for the hand-over, few enough to even out. */
+uint32_t matmul_chunk(const struct matrix *matrix);
 
 #endif

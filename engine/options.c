@@ -2,6 +2,7 @@
 /* See options.h. Prints nothing: getopt's own messages are turned off. */
 #include "engine/options.h"
 
+#include "engine/matrix.h"
 #include "engine/pool.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@ static const char help[] =
 	"                          mmap              the page cache, through mapped shards\n"
 	"                          private:SIZE      an own LRU of SIZE bytes over all layers (8G, 512M)\n"
 	"                          private:Nslots    an own LRU of N experts in each layer (8slots)\n"
+	"  --view NAME           cnre: experts as the manager prepares them for this engine (rows16)\n"
 	"  --kv cnre|none        share computed prefixes through the manager, or not (default none)\n"
 	"  --kv-namespace NAME   with whom (default: this user's own processes)\n"
 	"  --salt TEXT           share only with equal salts\n"
@@ -47,6 +49,7 @@ enum {
 	OPT_TOKENS,
 	OPT_STEPS,
 	OPT_CACHE,
+	OPT_VIEW,
 	OPT_KV,
 	OPT_KV_NAMESPACE,
 	OPT_SALT,
@@ -71,6 +74,7 @@ static const struct option long_options[] = {
 	{"tokens", required_argument, NULL, OPT_TOKENS},
 	{"steps", required_argument, NULL, OPT_STEPS},
 	{"cache", required_argument, NULL, OPT_CACHE},
+	{"view", required_argument, NULL, OPT_VIEW},
 	{"kv", required_argument, NULL, OPT_KV},
 	{"kv-namespace", required_argument, NULL, OPT_KV_NAMESPACE},
 	{"salt", required_argument, NULL, OPT_SALT},
@@ -187,6 +191,9 @@ static void set_text(struct options *options, int option, const char *text)
 	case OPT_KERNEL:
 		options->kernel = text;
 		break;
+	case OPT_VIEW:
+		options->view = text;
+		break;
 	case OPT_KV_NAMESPACE:
 		options->kv_namespace = text;
 		break;
@@ -273,6 +280,10 @@ static int check_way(const struct options *options, char *message)
 			message, -EINVAL,
 			"--serve takes its tokens from request lines: leave --tokens, --steps, --progress and "
 			"--json out");
+	if (options->view && options->mode != CACHE_CNRE)
+		return engine_fail(message, -EINVAL, "--view belongs to --cache cnre: nobody else prepares experts");
+	if (options->view && strcmp(options->view, MATRIX_ROWS16_VIEW) != 0)
+		return engine_fail(message, -EINVAL, "--view takes " MATRIX_ROWS16_VIEW ", not \"%.100s\"", options->view);
 	if (!options->kv && (options->kv_namespace || options->salt))
 		return engine_fail(message, -EINVAL, "--kv-namespace and --salt belong to --kv cnre");
 	return 0;

@@ -20,6 +20,7 @@ enum cache_mode { CACHE_CNRE, CACHE_MMAP, CACHE_PRIVATE };
 struct options {
 	const char *model, *tokens, *socket, *name, *route_trace, *cache;
 	const char *kernel;               /* NULL: the best for this CPU */
+	const char *view;                 /* NULL: experts as in the checkpoint; else MATRIX_ROWS16_VIEW */
 	const char *kv_namespace, *salt;  /* NULL: the user's own, none */
 	const char *listen;               /* NULL: serve standard input */
 	struct private_size private_size;

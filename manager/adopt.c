@@ -9,6 +9,7 @@
 #include "manager/residency.h"
 #include "manager/session.h"
 #include "manager/store.h"
+#include "model/view.h"
 #include "shm/futex.h"
 
 #include <errno.h>
@@ -67,12 +68,19 @@ static int take_numbered(struct manager *manager, const char *what, uint32_t num
 	return take_segment(manager, name, kind, min_bytes, ret_segment);
 }
 
+/* The bytes of residents lie as the view of that version says; empty and 0: as in the checkpoint. */
+static int is_same_view(const struct cnre_catalog *catalog, const struct model_view *view)
+{
+	return strncmp(catalog->view, view != NULL ? view->name : "", sizeof catalog->view) == 0 &&
+	       catalog->view_version == (view != NULL ? view->version : 0);
+}
+
 /* The checkpoint may have been replaced meanwhile: then the residents are another model's. */
 static int is_same_model(const struct served_model *model)
 {
 	const struct cnre_catalog *catalog = model->catalog_segment.base;
 
-	return memcmp(catalog->identity, model->catalog->fingerprint.identity, sizeof catalog->identity) == 0 &&
+	return is_same_view(catalog, model->catalog->view) && memcmp(catalog->identity, model->catalog->fingerprint.identity, sizeof catalog->identity) == 0 &&
 	       catalog->object_count == model->catalog->object_count &&
 	       catalog->slab_bytes_max == model->catalog->slab_bytes_max &&
 	       model->directory->object_count == model->catalog->object_count;
@@ -143,7 +151,7 @@ int adopt_segments(struct manager *manager)
 	cnre_log(
 		CNRE_LOG_WARNING,
 		"adopt: what the former manager left does not fit (%s): starting anew; its clients keep what they hold and attach again",
-		r == -ESTALE ? "other models" : strerror(-r));
+		r == -ESTALE ? "other models or views" : strerror(-r));
 	give_up(manager);
 	store_drop_inherited(manager->store);
 	return 0;

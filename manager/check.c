@@ -9,6 +9,7 @@
 #include "manager/mirror.h"
 #include "manager/reservation.h"
 #include "manager/settings.h"
+#include "model/view.h"
 #include "shm/numa.h"
 
 #include <errno.h>
@@ -68,13 +69,15 @@ static void print_models(const struct manager *manager)
 		const struct model_catalog *catalog = manager->model[i].catalog;
 		const struct cnre_place *place = catalog->places->place;
 
-		(void)printf("model    %s: %s, %u layers, %u experts of at most %s, %s in all\n", catalog->directory,
-			     catalog->family, catalog->layer_count, catalog->object_count,
+		(void)printf("model    %s%s%s: %s, %u layers, %u experts of at most %s, %s in all\n",
+			     catalog->directory, catalog->view != NULL ? " as " : "",
+			     catalog->view != NULL ? catalog->view->name : "", catalog->family, catalog->layer_count,
+			     catalog->object_count,
 			     cnre_size_format(catalog->payload_bytes_max, largest, sizeof largest),
 			     cnre_size_format(catalog->payload_bytes_total, total, sizeof total));
 		for (uint32_t d = 0; d < catalog->places->place_count && catalog->places->place_count > 1; d++)
-			(void)printf("           %u shards from %s; %u others there are not used\n", place[d].shard_count,
-				     place[d].path, place[d].hidden_count);
+			(void)printf("           %u shards from %s; %u others there are not used\n",
+				     place[d].shard_count, place[d].path, place[d].hidden_count);
 	}
 }
 
@@ -107,7 +110,8 @@ static void print_mirror(const struct mirror_status *status)
 		return;
 	}
 	(void)printf("mirror   %s: copies of %u of %u shards, with %s of %s of experts; %u refused, %u not there%s%s\n",
-		     status->directory, status->proven, status->shards, cnre_size_format(status->bytes, has, sizeof has),
+		     status->directory, status->proven, status->shards,
+		     cnre_size_format(status->bytes, has, sizeof has),
 		     cnre_size_format(status->bytes_of, all, sizeof all), status->refused, status->absent,
 		     status->is_silent ? "; the rest does not answer" : "",
 		     status->on_same_disk > 0 ? "; on the checkpoint's own disk: nothing is gained" : "");
@@ -145,8 +149,11 @@ static int print_kv(const struct settings *settings)
 	}
 	(void)printf("kv       %s of memory; %s%s%s%s\n", cnre_size_format(settings->kv_ram_bytes, ram, sizeof ram),
 		     settings->kv_dir == NULL ? "no files: --kv-dir DIR keeps prefixes over a stop" : "files in ",
-		     settings->kv_dir == NULL ? "" : settings->kv_dir, settings->kv_dir != NULL && settings->kv_disk_bytes > 0 ? ", at most " : "",
-		     settings->kv_dir != NULL && settings->kv_disk_bytes > 0 ? cnre_size_format(settings->kv_disk_bytes, disk, sizeof disk) : "");
+		     settings->kv_dir == NULL ? "" : settings->kv_dir,
+		     settings->kv_dir != NULL && settings->kv_disk_bytes > 0 ? ", at most " : "",
+		     settings->kv_dir != NULL && settings->kv_disk_bytes > 0
+			     ? cnre_size_format(settings->kv_disk_bytes, disk, sizeof disk)
+			     : "");
 	r = kv_settings_check(settings, message);
 	if (r < 0)
 		cnre_log(CNRE_LOG_ERROR, "%s", message);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/message.h"
+#include "model/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,9 @@
 #define HEADER_START "cnre-digests "
 #define HEADER_VERSION "cnre-digests 1 xxh3-64 "
 #define IDENTITY_TEXT_BYTES (2u * CNRE_DIGEST_BYTES + 1)
+#define LABEL_BYTES (IDENTITY_TEXT_BYTES + sizeof " .4294967295" + MODEL_VIEW_NAME_BYTES) /* of a section */
+
+_Static_assert(sizeof HEADER_VERSION + LABEL_BYTES <= DIGEST_LINE_MAX, "the longest header is a line");
 
 struct digest_table {
 	const struct served_model *model; /* [model_count] */
@@ -78,18 +82,27 @@ const char *digest_path(const struct digest_table *table)
 	return table->path != NULL ? table->path : "";
 }
 
-static const char *identity_of(const struct served_model *model, char text[IDENTITY_TEXT_BYTES])
+/* What a section is about: the identity, and where the bytes that were hashed lie as in a view, its name and version. */
+static const char *label_of(const struct served_model *model, char text[LABEL_BYTES])
 {
-	return cnre_fingerprint_hex(model->catalog->fingerprint.identity, CNRE_DIGEST_BYTES, text);
+	const struct model_view *view = model->catalog->view;
+	char identity[IDENTITY_TEXT_BYTES];
+
+	(void)cnre_fingerprint_hex(model->catalog->fingerprint.identity, CNRE_DIGEST_BYTES, identity);
+	if (view == NULL)
+		(void)snprintf(text, LABEL_BYTES, "%s", identity);
+	else
+		(void)snprintf(text, LABEL_BYTES, "%s %s.%" PRIu32, identity, view->name, view->version);
+	return text;
 }
 
 /* The same checkpoint served from two directories has one section, which is the first one's. */
-static const struct served_model *find_model(const struct digest_table *table, const char *identity)
+static const struct served_model *find_model(const struct digest_table *table, const char *label)
 {
-	char text[IDENTITY_TEXT_BYTES];
+	char text[LABEL_BYTES];
 
 	for (uint32_t i = 0; i < table->model_count; i++)
-		if (strcmp(identity_of(&table->model[i], text), identity) == 0)
+		if (strcmp(label_of(&table->model[i], text), label) == 0)
 			return &table->model[i];
 	return NULL;
 }
@@ -139,7 +152,7 @@ static int begin_section(struct reading *reading, const char *line)
 	reading->model = find_model(reading->table, line + strlen(HEADER_VERSION));
 	if (reading->model == NULL)
 		return refuse(reading, -ESTALE,
-			      "digests of a model that is not served, or of another revision of it: "
+			      "digests of a model or view that is not served, or of another revision of it: "
 			      "name another file, or remove this one if the checkpoint was replaced on purpose");
 	return 0;
 }
@@ -324,12 +337,12 @@ struct digest_table *digest_close(struct digest_table *table)
 static void write_section(const struct digest_table *table, const struct served_model *model, FILE *file)
 {
 	const struct model_catalog *catalog = model->catalog;
-	char identity[IDENTITY_TEXT_BYTES];
+	char label[LABEL_BYTES];
 
-	(void)identity_of(model, identity);
-	if (find_model(table, identity) != model)
+	(void)label_of(model, label);
+	if (find_model(table, label) != model)
 		return;
-	(void)fprintf(file, HEADER_VERSION "%s\n", identity);
+	(void)fprintf(file, HEADER_VERSION "%s\n", label);
 	for (uint32_t i = 0; i < catalog->object_count; i++)
 		if (table->known[model->first_owner + i])
 			(void)fprintf(file, "%" PRIu32 " %" PRIu32 " %016" PRIx64 "\n", catalog->object[i].layer,

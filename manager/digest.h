@@ -6,7 +6,9 @@
  * it is no protection against somebody who can write to the checkpoint.
  *
  * The manifest is text: a line "cnre-digests 1 xxh3-64 IDENTITY" for each model (64 hexadecimal digits), followed by a
- * line "LAYER EXPERT DIGEST" (16 hexadecimal digits) for each object whose digest is known. A digest is trusted as it was first
+ * line "LAYER EXPERT DIGEST" (16 hexadecimal digits) for each object whose digest is known. Of a view the prepared bytes
+ * are hashed, since those are what is resident; nothing is lost by preparing, so a wrong byte in the file is seen in them,
+ * too. Its header line goes on " NAME.VERSION", so that bytes that lie otherwise are never compared. A digest is trusted as it was first
  * seen, so a checkpoint that was wrong from the start is found only with a manifest made elsewhere.
  *
  * Core thread only, but for digest_compute. Prints nothing.
@@ -20,7 +22,7 @@
 #include <stdint.h>
 
 #define DIGEST_FILE_BYTES_MAX (64u << 20) /* a million objects and more */
-#define DIGEST_LINE_MAX 128u              /* bytes, newline included */
+#define DIGEST_LINE_MAX 160u              /* bytes, newline included */
 
 struct digest_table;
 

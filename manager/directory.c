@@ -3,6 +3,7 @@
 #include "manager/directory.h"
 
 #include "base/size.h"
+#include "model/view.h"
 #include "shm/word.h"
 
 #include <errno.h>
@@ -30,7 +31,11 @@ static void fill_shape(struct cnre_catalog_shape *to, const struct model_shape *
 static void fill_head(struct cnre_catalog *head, const struct model_catalog *from)
 {
 	(void)snprintf(head->family, sizeof head->family, "%s", from->family);
-	(void)snprintf(head->name, sizeof head->name, "%s", from->name);
+	(void)snprintf(head->name, sizeof head->name, "%s", from->source != NULL ? from->source->name : from->name);
+	if (from->view != NULL) {
+		(void)snprintf(head->view, sizeof head->view, "%s", from->view->name);
+		head->view_version = from->view->version;
+	}
 	memcpy(head->identity, from->fingerprint.identity, sizeof head->identity);
 	head->layer_count = from->layer_count;
 	head->expert_count = from->expert_count;

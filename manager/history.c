@@ -348,8 +348,11 @@ static int open_kept(struct kept *kept, const struct served_model *model, const 
 	if (r < 0)
 		return r;
 	if (folder != NULL) {
+		/* Of a view the checkpoint's: which experts are used has nothing to do with how their bytes lie. */
+		const char *name = catalog->source != NULL ? catalog->source->name : catalog->name;
+
 		cnre_fingerprint_hex(catalog->fingerprint.identity, IDENTITY_BYTES_SHOWN, identity);
-		r = snprintf(kept->path, sizeof kept->path, "%s/%s-%s.coli_usage", folder, catalog->name, identity);
+		r = snprintf(kept->path, sizeof kept->path, "%s/%s-%s.coli_usage", folder, name, identity);
 		if (r < 0 || (size_t)r >= sizeof kept->path)
 			return -ENAMETOOLONG;
 		r = read_file(&kept->known, kept->path, message, sizeof message);

@@ -6,6 +6,7 @@
 #include "base/crash.h"
 #include "manager/digest.h"
 #include "manager/fence.h"
+#include "manager/prepare.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -132,6 +133,8 @@ static void prepare_slab(struct worker_job *job)
 
 		memmove(load->slab + move->to_off, load->slab + move->from_off, move->bytes);
 	}
+	if (load->catalog->view != NULL)
+		prepare_object(load->manager->prepare, load->catalog, load->object, &load->plan, load->slab);
 	if (load->is_hashed)
 		load->digest = digest_compute(load->slab, load->shape, &load->plan);
 }
@@ -207,7 +210,7 @@ static void read_done(struct loader_read *read, int status)
 	} else if (status < 0) {
 		log_failure(load, status);
 		fail(load, status);
-	} else if (load->plan.move_count == 0 && !load->is_hashed) {
+	} else if (load->plan.move_count == 0 && load->catalog->view == NULL && !load->is_hashed) {
 		publish(load);
 	} else {
 		worker_submit(load->manager->worker, &load->job);
@@ -253,8 +256,10 @@ int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is
 	load->place = place;
 	load->is_prefetch = is_prefetch;
 	load->is_hashed = manager->verifies_loads;
-	load->shape = &model->catalog->shape[model->catalog->object[owner - model->first_owner].shape];
-	model_plan(model->catalog, owner - model->first_owner, &load->plan);
+	load->catalog = model->catalog;
+	load->object = owner - model->first_owner;
+	load->shape = &model->catalog->shape[model->catalog->object[load->object].shape];
+	model_plan(model->catalog, load->object, &load->plan);
 	fill_read(load, model);
 	load->drive = loader_drive_of(manager->loader, load->read.run[0].file);
 	residency->loads_of_drive[load->drive]++;

@@ -15,6 +15,7 @@
 #include "manager/settings.h"
 #include "manager/source.h"
 #include "manager/store.h"
+#include "manager/views.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -227,7 +228,7 @@ static int run(const struct settings *settings)
 	manager.settings = settings;
 	if (history_check_folder(settings->usage, message, sizeof message) < 0)
 		return fail(message);
-	if (add_models(settings, message) < 0 || decide_budget(settings, message) < 0)
+	if (add_models(settings, message) < 0 || views_add(&manager, message, sizeof message) < 0 || decide_budget(settings, message) < 0)
 		return fail(message);
 	if (settings->check)
 		return check_print(&manager, socket) < 0 ? EXIT_FAILED : EXIT_DONE;

@@ -28,6 +28,7 @@ struct listener;
 struct loop;
 struct mirrors;
 struct pool;
+struct prepare;
 struct residency;
 struct scrub;
 struct session_table;
@@ -56,7 +57,8 @@ struct served_model {
 	uint32_t number;                  /* index among the served models */
 	uint32_t first_layer;             /* layer i of this model is layer first_layer + i in the policy */
 	uint32_t first_owner;             /* object i of this model is owner first_owner + i in pool, policy, residency */
-	struct shard_files *files_of_shard; /* [catalog->shard_count] */
+	struct shard_files *files_of_shard; /* [catalog->shard_count]; of a view: the checkpoint's */
+	struct served_model *checkpoint;  /* of a view (model/view.h): the model whose bytes it is made of, which stands before it */
 };
 
 struct manager {
@@ -80,6 +82,7 @@ struct manager {
 	struct session_table *sessions;
 	struct survey *survey;
 	struct worker *worker;            /* what is done in milliseconds, whatever drives do */
+	struct prepare *prepare;          /* where workers make prepared objects; NULL: no view is served */
 	struct worker *writer;            /* one thread: files of histories and traces, on drives that may hang */
 	struct digest_table *digests;     /* NULL: nothing is verified */
 	int verifies_loads;               /* every load is hashed and compared */

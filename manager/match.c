@@ -2,6 +2,8 @@
 /* Finding the model of a HELLO; see match.h. */
 #include "manager/match.h"
 
+#include "model/view.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +49,8 @@ static int match_by_path(struct manager *manager, const struct cnre_wire_hello *
 
 	/* Of two that differ in payload alone the identity says nothing: then the path decides. */
 	for (uint32_t i = manager->model_count; i-- > 0;)
-		if (same(manager->model[i].catalog->fingerprint.identity, hello->identity) &&
+		if (manager->model[i].checkpoint == NULL &&
+		    same(manager->model[i].catalog->fingerprint.identity, hello->identity) &&
 		    (found == manager->model_count || strcmp(manager->model[found].catalog->directory, path) != 0))
 			found = i;
 	if (found < manager->model_count) {
@@ -63,20 +66,55 @@ static int match_by_path(struct manager *manager, const struct cnre_wire_hello *
 	return -ENOENT;
 }
 
-int match_model(struct manager *manager, const struct cnre_wire_hello *hello, struct served_model **ret_model,
-		char *message, size_t message_bytes)
+static int match_by_name(struct manager *manager, const char *name, struct served_model **ret_model, char *message,
+			 size_t message_bytes)
 {
-	char model[CNRE_WIRE_MODEL_MAX];
-
-	(void)snprintf(model, sizeof model, "%.*s", (int)sizeof hello->model - 1, hello->model);
-	if (hello->by_path)
-		return match_by_path(manager, hello, model, ret_model, message, message_bytes);
 	for (uint32_t i = 0; i < manager->model_count; i++) {
-		if (strcmp(manager->model[i].catalog->name, model) == 0) {
+		if (manager->model[i].checkpoint == NULL && strcmp(manager->model[i].catalog->name, name) == 0) {
 			*ret_model = &manager->model[i];
 			return 0;
 		}
 	}
-	(void)snprintf(message, message_bytes, "no model \"%.80s\" is served here: see cnrectl status", model);
+	(void)snprintf(message, message_bytes, "no model \"%.80s\" is served here: see cnrectl status", name);
 	return -ENOENT;
+}
+
+static struct served_model *find_view(struct manager *manager, const struct served_model *checkpoint, const char *view)
+{
+	for (uint32_t i = 0; i < manager->model_count; i++)
+		if (manager->model[i].checkpoint == checkpoint && strcmp(manager->model[i].catalog->view->name, view) == 0)
+			return &manager->model[i];
+	return NULL;
+}
+
+/* The views that are known, since the name that was asked for is the client's, and this goes into the log. */
+static int refuse_view(const struct model_catalog *catalog, char *message, size_t message_bytes)
+{
+	char known[96];
+
+	(void)snprintf(message, message_bytes,
+		       "%.64s is not served in the view that was asked for: this manager knows %.96s; start it with --view, "
+		       "or use NULL for the checkpoint's own bytes",
+		       catalog->name, model_view_list(catalog, known, sizeof known));
+	return -ENOTSUP;
+}
+
+int match_model(struct manager *manager, const struct cnre_wire_hello *hello, struct served_model **ret_model,
+		char *message, size_t message_bytes)
+{
+	char name[CNRE_WIRE_MODEL_MAX], view[CNRE_NAME_BYTES];
+	struct served_model *model, *in_view;
+	int r;
+
+	(void)snprintf(name, sizeof name, "%.*s", (int)sizeof hello->model - 1, hello->model);
+	(void)snprintf(view, sizeof view, "%.*s", (int)sizeof hello->view - 1, hello->view);
+	r = hello->by_path ? match_by_path(manager, hello, name, &model, message, message_bytes)
+			   : match_by_name(manager, name, &model, message, message_bytes);
+	if (r < 0)
+		return r;
+	in_view = view[0] == '\0' ? model : find_view(manager, model, view);
+	if (in_view == NULL)
+		return refuse_view(model->catalog, message, message_bytes);
+	*ret_model = in_view;
+	return 0;
 }

@@ -257,16 +257,23 @@ static void something_checked(struct loop_source *source, uint32_t events)
 static int sample_models(struct mirrors *mirrors)
 {
 	struct manager *manager = mirrors->manager;
-	uint64_t parts = 0;
+	uint64_t parts = 0, objects = 0;
 	struct mirror_density density;
 
 	for (uint32_t m = 0; m < manager->model_count; m++)
-		parts += mirror_sample_parts(manager->model[m].catalog);
-	density = mirror_sample_density(parts, manager->owner_count, MIRROR_SAMPLE_BYTES_MAX);
+		if (manager->model[m].checkpoint == NULL) { /* a view has no files of its own */
+			parts += mirror_sample_parts(manager->model[m].catalog);
+			objects += manager->model[m].catalog->object_count;
+		}
+	density = mirror_sample_density(parts, objects, MIRROR_SAMPLE_BYTES_MAX);
 	for (uint32_t m = 0; m < manager->model_count; m++) {
 		struct mirror_shard *shard = NULL, *grown;
 		uint32_t count = 0;
-		int r = mirror_sample(manager->model[m].catalog, density, &shard, &count);
+		int r;
+
+		if (manager->model[m].checkpoint != NULL)
+			continue;
+		r = mirror_sample(manager->model[m].catalog, density, &shard, &count);
 
 		if (r < 0)
 			return r;

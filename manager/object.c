@@ -84,5 +84,6 @@ void object_count(struct manager *manager, uint32_t owner, int change)
 	_Atomic uint64_t *objects = &manager->counters->resident_objects;
 
 	residency->resident_of_model[model_of(manager, owner)->number] += (uint32_t)change;
+	residency->bytes_of_model[model_of(manager, owner)->number] += slab_bytes_of(manager, owner) * (uint64_t)(int64_t)change;
 	cnre_counter_set(objects, cnre_counter_get(objects) + (uint64_t)(int64_t)change);
 }

@@ -17,6 +17,7 @@
 #include "manager/settings.h"
 #include "manager/stall.h"
 #include "manager/store.h"
+#include "model/view.h"
 #include "shm/numa.h"
 
 #include <jansson.h>
@@ -64,16 +65,27 @@ static json_t *report_places(const struct cnre_places *places)
 	return list;
 }
 
+/* Null, or of which layout its experts are. */
+static json_t *report_view(const struct model_catalog *catalog)
+{
+	if (catalog->view == NULL)
+		return json_null();
+	return json_pack("{s:s, s:I, s:o}", "name", catalog->view->name, "version", (json_int_t)catalog->view->version,
+			 "checkpoint", text(catalog->source->name));
+}
+
 static json_t *report_model(struct manager *manager, const struct served_model *model)
 {
 	const struct model_catalog *catalog = model->catalog;
 
 	return json_pack(
-		"{s:o, s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", text(catalog->name),
+		"{s:o, s:o, s:o, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", text(catalog->name),
+		"view", report_view(catalog),
 		"directory", text(catalog->directory), "family", catalog->family, "identity",
 		hex(catalog->fingerprint.identity), "layers", (json_int_t)catalog->layer_count, "experts",
 		(json_int_t)catalog->expert_count, "top_k", (json_int_t)catalog->top_k, "objects",
 		(json_int_t)catalog->object_count, "resident_objects", (json_int_t)residency_objects(manager, model),
+		"resident_bytes", (json_int_t)residency_bytes(manager, model),
 		"payload_bytes_total", (json_int_t)catalog->payload_bytes_total, "slab_bytes_max",
 		(json_int_t)catalog->slab_bytes_max, "payload_bytes_max", (json_int_t)catalog->payload_bytes_max,
 		"directories", report_places(catalog->places));

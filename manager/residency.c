@@ -196,6 +196,11 @@ uint32_t residency_objects(const struct manager *manager, const struct served_mo
 	return manager->residency->resident_of_model[model->number];
 }
 
+uint64_t residency_bytes(const struct manager *manager, const struct served_model *model)
+{
+	return manager->residency->bytes_of_model[model->number];
+}
+
 uint32_t residency_queued(const struct manager *manager)
 {
 	return queue_count(manager->residency->queue);
@@ -289,8 +294,10 @@ int residency_open(struct manager *manager, const struct residency_setup *setup)
 	residency->error_limit.burst = 20;
 	residency->prefetched = calloc(manager->owner_count, 1);
 	residency->resident_of_model = calloc(manager->model_count, sizeof *residency->resident_of_model);
+	residency->bytes_of_model = calloc(manager->model_count, sizeof *residency->bytes_of_model);
 	residency->demanded_ns = calloc(manager->owner_count, sizeof *residency->demanded_ns);
-	if (residency->prefetched == NULL || residency->resident_of_model == NULL || residency->demanded_ns == NULL)
+	if (residency->prefetched == NULL || residency->resident_of_model == NULL || residency->bytes_of_model == NULL ||
+	    residency->demanded_ns == NULL)
 		goto fail;
 	residency->drive_count = loader_drives(manager->loader);
 	r = queue_open(&residency->queue, manager->owner_count);
@@ -326,6 +333,7 @@ void residency_close(struct manager *manager)
 	queue_close(residency->queue);
 	free(residency->load);
 	free(residency->resident_of_model);
+	free(residency->bytes_of_model);
 	free(residency->prefetched);
 	free(residency->demanded_ns);
 	free(residency);

@@ -94,6 +94,7 @@ void residency_unpin(struct manager *manager);
 int residency_is_ready(struct manager *manager, uint32_t owner, uint32_t generation);
 
 uint32_t residency_objects(const struct manager *manager, const struct served_model *model); /* resident now */
+uint64_t residency_bytes(const struct manager *manager, const struct served_model *model);   /* of their slabs */
 uint32_t residency_queued(const struct manager *manager);
 uint64_t residency_budget_bytes(const struct manager *manager);
 

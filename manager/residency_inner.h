@@ -26,7 +26,9 @@ struct load {
 	struct manager *manager;
 	struct load *next_free;
 	char *slab; /* its address: a worker may not ask the pool */
+	const struct model_catalog *catalog;
 	const struct model_shape *shape;
+	uint32_t object; /* of the catalog */
 	uint64_t digest; /* where is_hashed, once the worker is done */
 	uint64_t place;
 	uint32_t owner;
@@ -56,6 +58,7 @@ struct residency {
 	/* Below the budget: memory costs more than planned (measure.h), or is missed elsewhere (pressure.h). */
 	uint64_t held_to_bytes[RESIDENCY_HOLDS];
 	uint32_t *resident_of_model; /* [model_count] */
+	uint64_t *bytes_of_model;    /* [model_count] their slabs */
 	unsigned char *prefetched;   /* [owner_count] 1: loaded or on its way by prefetch and not yet looked up */
 	int64_t refused_ns;          /* not 0: as many prefetches were refused as a turn may, at that time */
 	int64_t starved_ns;          /* not 0: a demand found no room at that time */

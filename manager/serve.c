@@ -19,6 +19,7 @@
 #include "manager/mirror.h"
 #include "manager/persist.h"
 #include "manager/pool.h"
+#include "manager/prepare.h"
 #include "manager/pressure.h"
 #include "manager/reservation.h"
 #include "manager/residency.h"
@@ -196,26 +197,38 @@ static int say(char *message, int error, const char *what)
 	return error;
 }
 
-int serve_add_model(struct manager *manager, const struct model_source *source, char message[SERVE_MESSAGE_BYTES])
+int serve_add_catalog(struct manager *manager, struct model_catalog *catalog, struct served_model *checkpoint,
+		      char message[SERVE_MESSAGE_BYTES])
 {
 	struct served_model *model = &manager->model[manager->model_count];
-	int r;
 
 	if (manager->model_count == MANAGER_MODELS_MAX) {
-		(void)snprintf(message, SERVE_MESSAGE_BYTES, "more than %u models: start a second manager",
+		(void)snprintf(message, SERVE_MESSAGE_BYTES, "more than %u models and views: start a second manager",
 			       MANAGER_MODELS_MAX);
 		return -E2BIG;
 	}
-	r = model_catalog_open_source(&model->catalog, source, message);
-	if (r < 0)
-		return r;
+	model->catalog = catalog;
+	model->checkpoint = checkpoint;
 	model->number = manager->model_count++;
 	model->first_owner = manager->owner_count;
-	manager->owner_count += model->catalog->object_count;
-	manager->slab_bytes_total += model->catalog->slab_bytes_total;
-	if (manager->window_bytes < model->catalog->slab_bytes_max)
-		manager->window_bytes = model->catalog->slab_bytes_max;
+	manager->owner_count += catalog->object_count;
+	manager->slab_bytes_total += catalog->slab_bytes_total;
+	if (manager->window_bytes < catalog->slab_bytes_max)
+		manager->window_bytes = catalog->slab_bytes_max;
 	return 0;
+}
+
+int serve_add_model(struct manager *manager, const struct model_source *source, char message[SERVE_MESSAGE_BYTES])
+{
+	struct model_catalog *catalog;
+	int r = model_catalog_open_source(&catalog, source, message);
+
+	if (r < 0)
+		return r;
+	r = serve_add_catalog(manager, catalog, NULL, message);
+	if (r < 0)
+		(void)model_catalog_close(catalog);
+	return r;
 }
 
 static int create_own_segment(struct cnre_segment *segment, const char *name, enum cnre_segment_kind kind,
@@ -265,6 +278,10 @@ static int add_files(struct manager *manager, char *message)
 	for (uint32_t m = 0; m < manager->model_count; m++) {
 		struct served_model *model = &manager->model[m];
 
+		if (model->checkpoint != NULL) {
+			model->files_of_shard = model->checkpoint->files_of_shard;
+			continue;
+		}
 		model->files_of_shard = calloc(model->catalog->shard_count, sizeof *model->files_of_shard);
 		if (model->files_of_shard == NULL)
 			return say(message, -ENOMEM, "cannot remember the shards");
@@ -405,6 +422,8 @@ static int open_tables(struct manager *manager, char *message)
 
 	if (r == 0)
 		r = worker_open(&manager->worker, WORKER_THREADS_MAX);
+	if (r == 0)
+		r = prepare_open(manager);
 	if (r == 0)
 		r = worker_open(&manager->writer, 1);
 	if (r == 0)
@@ -695,6 +714,7 @@ void serve_close(struct manager *manager)
 	kv_close(manager);
 	finish_cleanups(manager);
 	manager->worker = worker_close(manager->worker);
+	manager->prepare = prepare_close(manager->prepare);
 	close_files(manager);
 	warm_close(manager);
 	use_import_close(manager);
@@ -708,7 +728,8 @@ void serve_close(struct manager *manager)
 	manager->loop = loop_close(manager->loop);
 	for (uint32_t i = 0; i < manager->model_count; i++) {
 		directory_close(&manager->model[i]);
-		free(manager->model[i].files_of_shard);
+		if (manager->model[i].checkpoint == NULL)
+			free(manager->model[i].files_of_shard);
 		manager->model[i].files_of_shard = NULL;
 		manager->model[i].catalog = model_catalog_close(manager->model[i].catalog);
 	}

@@ -38,6 +38,13 @@ int serve_open(struct manager *manager, const struct serve_setup *setup, char me
 /* Reads a checkpoint's catalog into the next place of manager->model[]. Before serve_open. */
 int serve_add_model(struct manager *manager, const struct model_source *source, char message[SERVE_MESSAGE_BYTES]);
 
+/*
+ * The same for a catalog that is there: of a view, checkpoint is the model that it is a view of, else NULL. Takes the
+ * catalog over. 0 or -E2BIG: too many models; then it stays the caller's.
+ */
+int serve_add_catalog(struct manager *manager, struct model_catalog *catalog, struct served_model *checkpoint,
+		      char message[SERVE_MESSAGE_BYTES]);
+
 /* The core loop: until a signal, or until the idle exit. */
 void serve_run(struct manager *manager);
 

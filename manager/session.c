@@ -94,11 +94,6 @@ static int check_limits(struct manager *manager, const struct peer *peer, char *
 
 static int check_hello(const struct cnre_wire_hello *hello, char *message)
 {
-	if (hello->view[0] != '\0') {
-		(void)snprintf(message, SESSION_MESSAGE_BYTES,
-			       "view \"%.31s\" is not known: use NULL for the checkpoint's own bytes", hello->view);
-		return -ENOTSUP;
-	}
 	if ((hello->flags & ~HELLO_KNOWN_FLAGS) != 0) {
 		(void)snprintf(message, SESSION_MESSAGE_BYTES, "attach flags 0x%x are not known to this manager",
 			       hello->flags);

@@ -377,7 +377,7 @@ static int read_flag(struct settings *settings, const struct setting *setting, c
 	return refuse(message, message_bytes, place, setting->name, "write 1, or 0");
 }
 
-/* CNRE_DIRS and CNRE_MIRRORS hold lists, separated by colons as in PATH. */
+/* CNRE_DIRS, CNRE_MIRRORS and CNRE_VIEW hold lists, separated by colons as in PATH. */
 static int read_variable(struct settings *settings, const struct setting *setting, const char *value, char *message,
 			 size_t message_bytes)
 {
@@ -672,6 +672,8 @@ struct settings *settings_close(struct settings *settings)
 	clear_list(&settings->mirror);
 	clear_list(&settings->dir);
 	clear_list(&settings->kv_allow);
+	clear_list(&settings->view);
+	clear_list(&settings->try_view);
 	for (size_t i = 0; i < CNRE_COUNT_OF(table); i++)
 		free(settings->origin[i].text);
 	free(settings);
@@ -754,7 +756,7 @@ static const char *argument_of(const struct setting *setting)
 	case NODE:
 		return "interleave|local|NODE";
 	case LIST:
-		return "DIR";
+		return setting->choices != NULL ? setting->choices : "DIR";
 	case FLAG:
 	case LATER:
 		break;

@@ -44,6 +44,7 @@ struct settings_origin {
 
 struct settings {
 	struct settings_list model, mirror, dir, kv_allow;
+	struct settings_list view, try_view; /* NAME or MODEL=NAME */
 	uint64_t ram_bytes;               /* 0: automatic */
 	uint64_t private_bytes;
 	const char *family;               /* NULL: those that are built in */

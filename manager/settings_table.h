@@ -7,8 +7,10 @@
  * the first value of a CHOICE; high is the longest LIST, if it is not 0; choices of a TEXT are what the help calls its value.
  */
 SETTING("model", LIST, model, NULL, "(none)", 0, 0, NULL, "Checkpoint directory to serve; may be repeated.")
+SETTING("view", LIST, view, "CNRE_VIEW", "(none)", 0, 0, "[MODEL=]NAME", "Prepared layout to serve experts in, beside the checkpoint's own: of every model that has it, or of one; may be repeated.")
 SETTING("ram", SIZE, ram_bytes, "CNRE_RAM", "(automatic)", 1, 0, NULL, "Memory for experts; automatic is 80 % of what is free.")
 SETTING("private-bytes", SIZE, private_bytes, NULL, "(0)", 0, 0, NULL, "Memory to leave free for the engine that started this manager.")
+SETTING("try-view", LIST, try_view, NULL, "(none)", 0, 0, "NAME", "As --view for the engine that started this manager: what no model has is passed over.")
 SETTING("mirror", LIST, mirror, "CNRE_MIRRORS", "(none)", 0, SETTINGS_MIRRORS_MAX, NULL, "Directory with copies of shards, of all or of some, on another drive; up to four.")
 SETTING("dir", LIST, dir, "CNRE_DIRS", "(none)", 0, 0, NULL, "Further directory with other shards of the checkpoint; may be repeated.")
 SETTING("family", TEXT, family, "CNRE_FAMILY", "(none)", 0, 0, "FILE", "File that describes a model family which is not built in.")

@@ -10,6 +10,7 @@
 #include "model/family_file.h"
 #include "model/objects.h"
 #include "model/safetensors.h"
+#include "model/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,6 +166,7 @@ static int read_checkpoint(struct model_catalog *catalog, int directory_fd, cons
 	catalog->top_k = extents.top_k;
 	catalog->capabilities = family->capabilities;
 	catalog->state = family->state;
+	catalog->views = family->views;
 	result = model_objects_open(&objects, family, &extents, message);
 	if (result < 0)
 		return result;
@@ -234,6 +236,8 @@ struct model_catalog *model_catalog_close(struct model_catalog *catalog)
 
 	if (catalog == NULL)
 		return NULL;
+	if (catalog->source != NULL)
+		return model_view_close(catalog);
 	for (i = 0; i < catalog->shard_count; i++) {
 		free(catalog->shard[i].name);
 		free(catalog->shard[i].path);

@@ -59,12 +59,14 @@ struct model_layer {
 	uint32_t top_k;
 };
 
+struct model_view;
+
 struct model_catalog {
 	char family[32];                  /* "olmoe" */
 	int is_described;                 /* the family comes from model_source.family_file */
-	char name[64];                    /* last component of the directory */
+	char name[64];                    /* last component of the directory; of a view ":" and its name follow */
 	char *directory;                  /* real path: of config.json and, unless there are further ones, of all shards */
-	struct cnre_places *places;       /* all directories, and what of each is used */
+	struct cnre_places *places;       /* all directories, and what of each is used; of a view its checkpoint's */
 	struct cnre_fingerprint fingerprint;
 	uint32_t layer_count;             /* as the checkpoint numbers them, MTP rows after the last */
 	uint32_t main_layer_count;        /* without those rows */
@@ -79,6 +81,9 @@ struct model_catalog {
 	struct model_object *object;      /* [object_count], by layer, then expert */
 	struct model_shape *shape;        /* [shape_count] */
 	struct model_shard *shard;        /* [shard_count], by name */
+	const struct model_view *const *views; /* prepared layouts that the family declares, then NULL; NULL: none */
+	const struct model_view *view;    /* shapes and places are of this layout (view.h); NULL: as in the checkpoint */
+	const struct model_catalog *source; /* of a view: the checkpoint's own catalog */
 };
 
 /* Where a checkpoint lies. */
@@ -109,7 +114,8 @@ struct model_catalog *model_catalog_close(struct model_catalog *catalog);
 int64_t model_catalog_find(const struct model_catalog *catalog, uint32_t layer, uint32_t expert);
 
 /*
- * How one object gets into its slab. Parts that are adjacent in a file (and whose roles need not be in file order) are
+ * How one object gets into its slab. The runs are the same with and without a view; the rest of this is about objects as
+ * in the checkpoint, and what a view does instead is in view.h. Parts that are adjacent in a file (and whose roles need not be in file order) are
  * one run. A run is read from file_off (rounded down to 4096) into the slab at slab_off, so each part lands at an
  * address with the file's own alignment; a part that does not land on a multiple of 64 is moved up after the read.
  * Moves are listed so that doing them in order, each by memmove, is right.
@@ -131,6 +137,7 @@ struct model_plan {
 	struct model_run run[MODEL_RUNS_MAX];
 	struct model_move move[MODEL_ROLES];
 	uint32_t part_off[MODEL_ROLES];   /* final place of each part in the slab; multiples of 64; 0 for absent parts */
+	uint32_t raw_off[MODEL_ROLES];    /* of a view: where the checkpoint's part lands, at any alignment */
 	uint64_t slab_bytes;              /* at most the shape's */
 };
 

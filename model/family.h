@@ -57,6 +57,8 @@ struct family_layout {
 	const struct encoding *const *encodings; /* ends with NULL */
 };
 
+struct model_view;
+
 struct family_key {
 	const char *name;                 /* of config.json */
 	const char *if_given;             /* counts only where this key is there too; NULL: always */
@@ -99,6 +101,7 @@ struct family {
 	const struct family_layout *layouts;
 	struct family_unit unit[FAMILY_UNITS_MAX];
 	const char *note;                 /* for people who write an engine: what it does to these bytes; NULL: uses them as they are */
+	const struct model_view *const *views; /* prepared layouts that clients may ask for (view.h), then NULL; NULL: none */
 };
 
 extern const struct family family_glm, family_glm53, family_kimi_k3, family_inkling, family_olmoe, family_qwen36, family_qwen38,

@@ -293,8 +293,7 @@ static int has_any(const struct model_objects *objects)
 	return 0;
 }
 
-/* Slab sizes depend on where each object lies in its file; see model_plan. */
-static void add_sizes(struct model_catalog *catalog)
+void model_objects_size(struct model_catalog *catalog)
 {
 	struct model_shape *shape;
 	struct model_plan plan;
@@ -354,7 +353,7 @@ int model_objects_finish(const struct model_objects *objects, struct model_catal
 		result = add_layer(objects, catalog, row);
 	if (result < 0)
 		return result;
-	add_sizes(catalog);
+	model_objects_size(catalog);
 	if (catalog->slab_bytes_max > MODEL_OBJECT_BYTES_MAX)
 		return fail(objects, -E2BIG, "an expert needs a slab of %llu bytes, more than the bound of %llu",
 			    (unsigned long long)catalog->slab_bytes_max, (unsigned long long)MODEL_OBJECT_BYTES_MAX);

@@ -30,4 +30,7 @@ int model_objects_add(struct model_objects *objects, const struct model_catalog 
 /* Makes layer, object, shape and their counts and byte sums. On failure too model_catalog_close frees what is there. */
 int model_objects_finish(const struct model_objects *objects, struct model_catalog *catalog);
 
+/* Slab sizes, which depend on where each object lies in its file (model_plan), and the sums of bytes; all are 0 before. */
+void model_objects_size(struct model_catalog *catalog);
+
 #endif

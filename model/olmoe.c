@@ -6,6 +6,7 @@
 #include "model/family.h"
 
 #include "base/check.h"
+#include "model/view.h"
 
 enum { MERGED, SCALES, GATE, UP, DOWN };
 
@@ -34,6 +35,8 @@ static const struct family_layout layouts[] = {
 	},
 };
 
+static const struct model_view *const views[] = {&view_rows16, NULL};
+
 const struct family family_olmoe = {
 	.name = "olmoe",
 	.model_types = model_types,
@@ -50,4 +53,5 @@ const struct family family_olmoe = {
 	.layout_count = CNRE_COUNT_OF(layouts),
 	.names = names,
 	.layouts = layouts,
+	.views = views,
 };

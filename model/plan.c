@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/size.h"
+#include "model/view.h"
 
 #include <string.h>
 
@@ -99,7 +100,7 @@ static void list_moves(const struct span *span, uint32_t count, const struct mod
 	}
 }
 
-void model_plan(const struct model_catalog *catalog, uint32_t object, struct model_plan *ret_plan)
+static void plan_as_stored(const struct model_catalog *catalog, uint32_t object, struct model_plan *ret_plan)
 {
 	struct span span[MODEL_ROLES];
 	struct model_run *run;
@@ -120,4 +121,11 @@ void model_plan(const struct model_catalog *catalog, uint32_t object, struct mod
 			used = parts_end + MODEL_TAIL_BYTES;
 	}
 	ret_plan->slab_bytes = cnre_size_align_up(used, MODEL_READ_ALIGNMENT);
+}
+
+void model_plan(const struct model_catalog *catalog, uint32_t object, struct model_plan *ret_plan)
+{
+	plan_as_stored(catalog->source != NULL ? catalog->source : catalog, object, ret_plan);
+	if (catalog->source != NULL)
+		model_view_plan(catalog, object, ret_plan);
 }

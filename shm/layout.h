@@ -32,6 +32,7 @@
 #define CNRE_ROLE_COUNT 8u   /* = CNRE_ROLES of cnre.h, which shm/ does not include */
 #define CNRE_NAME_BYTES 32u
 #define CNRE_IDENTITY_BYTES 32u
+#define CNRE_VIEW_NAME_BYTES 28u
 
 /* Bounds, named once. A model or client beyond one of them is refused with the number. */
 #define CNRE_SEGMENT_BYTES_MAX (1ull << 30) /* a pool segment: one io_uring registered buffer holds at most 1 GiB */
@@ -169,8 +170,14 @@ struct cnre_catalog {
 	uint64_t slab_bytes_max;
 	uint64_t layers_off, shapes_off, objects_off; /* from the start of the segment */
 	unsigned char payload[16];                /* of the weights (base/payload.h), for KV prefixes; zeros: not known */
+	/*
+	 * The layout that shapes and places are of (model/view.h); empty and 0: as in the checkpoint. Appended without another
+	 * version: what follows the struct begins at a multiple of 64, and the bytes before it were zeros.
+	 */
+	char view[CNRE_VIEW_NAME_BYTES];
+	uint32_t view_version;
 };
-_Static_assert(sizeof(struct cnre_catalog) == 288, "is ABI");
+_Static_assert(offsetof(struct cnre_catalog, view) == 288 && sizeof(struct cnre_catalog) == 320, "is ABI");
 
 /* ---- ledger ---- */
 

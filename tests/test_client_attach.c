@@ -168,15 +168,34 @@ Test(client_attach, model_is_described)
 	cr_expect_eq(info->reserve_bytes, 8 * 4096);
 	cr_expect_eq(info->reserve_objects, 8);
 	cr_expect_eq(info->capabilities, CNRE_CAP_EXPERT_CACHE);
-	info->size = offsetof(struct cnre_model_info, reserve_objects); /* a program of the first version */
-	info->reserve_objects = 7;
+	cr_expect_str_eq(info->view, "");
+	cr_expect_eq(info->view_version, 0);
+	info->size = offsetof(struct cnre_model_info, view); /* a program of the first version */
+	info->view_version = info->reserve_objects = 7;
 	cr_expect_eq(cnre_model(client, info), 0);
-	cr_expect_eq(info->reserve_objects, 7, "nothing behind the caller's struct is written");
+	cr_expect_eq(info->view_version, 7, "nothing behind the caller's struct is written");
+	cr_expect_eq(info->reserve_objects, 7);
 	info->size--;
 	cr_expect_eq(cnre_model(client, info), -EINVAL);
 	cr_expect_eq(cnre_model(client, NULL), -EINVAL);
 	cr_expect_eq(cnre_model(NULL, info), -EINVAL);
 	attached_stop(host, client);
+}
+
+/* This manager's catalog says that its bytes lie as in the checkpoint, whatever is asked for. */
+Test(client_attach, another_view_than_was_asked_for_is_ebadmsg)
+{
+	struct fake_host *host = fake_host_start(NULL);
+	struct cnre_options options = {
+		.size = sizeof options, .socket = fake_host_socket(host), .timeout_ns = SECOND_NS, .view = "rows16"};
+	struct cnre *client = NULL;
+
+	cr_expect_eq(cnre_attach(&client, FAKE_HOST_MODEL, &options), -EBADMSG);
+	cr_expect_null(client);
+	options.view = "";
+	cr_expect_eq(cnre_attach(&client, FAKE_HOST_MODEL, &options), 0);
+	cnre_detach(client);
+	fake_host_stop(host);
 }
 
 Test(client_attach, detach_leaves_nothing)

@@ -81,7 +81,7 @@ Test(client_autostart, manager_gets_its_arguments_and_nothing_of_ours)
 
 	cr_assert_geq(ours, 0);
 	write_manager("cd \"$(dirname \"$0\")\"; { echo \"$@\"; ls /proc/$$/fd | tr '\\n' ' '; } >out; echo said >&2");
-	cr_assert_eq(cnre_autostart("/models/one", &endpoint, 4096, &life), 0);
+	cr_assert_eq(cnre_autostart("/models/one", &endpoint, 4096, "", &life), 0);
 	await_end(life);
 	(void)close(life);
 	read_text("out", text, sizeof text);
@@ -99,12 +99,25 @@ Test(client_autostart, manager_gets_its_arguments_and_nothing_of_ours)
 	(void)close(ours);
 }
 
+Test(client_autostart, manager_is_asked_for_the_view)
+{
+	char text[1024];
+	int life = -1;
+
+	write_manager("cd \"$(dirname \"$0\")\"; echo \"$@\" >out");
+	cr_assert_eq(cnre_autostart("/models/one", &endpoint, 0, "rows16", &life), 0);
+	await_end(life);
+	(void)close(life);
+	read_text("out", text, sizeof text);
+	cr_expect_not_null(strstr(text, "--private-bytes 0 --client-policy own --try-view rows16\n"), "%s", text);
+}
+
 Test(client_autostart, missing_program_is_enoent)
 {
 	int life = -7;
 
 	(void)setenv("CNRE_MANAGERD", "/no/such/program", 1);
-	cr_expect_eq(cnre_autostart("/models/one", &endpoint, 0, &life), -ENOENT);
+	cr_expect_eq(cnre_autostart("/models/one", &endpoint, 0, "", &life), -ENOENT);
 	cr_expect_eq(life, -7);
 }
 
@@ -119,7 +132,7 @@ Test(client_autostart, log_of_an_earlier_start_gives_way_to_why_this_one_failed)
 	cr_assert_not_null(file);
 	(void)fputs("of yesterday\n", file);
 	(void)fclose(file);
-	cr_expect_eq(cnre_autostart("/models/one", &endpoint, 0, &life), -ENOENT);
+	cr_expect_eq(cnre_autostart("/models/one", &endpoint, 0, "", &life), -ENOENT);
 	read_text("m.log", text, sizeof text);
 	cr_expect_str_eq(text, "libcnre: CNRE_MANAGERD=/no/such/program: not a program that may be run\n");
 	(void)snprintf(path, sizeof path, "%s/manager", directory);
@@ -129,7 +142,7 @@ Test(client_autostart, log_of_an_earlier_start_gives_way_to_why_this_one_failed)
 	(void)fclose(file);
 	cr_assert_eq(chmod(path, 0700), 0);
 	(void)setenv("CNRE_MANAGERD", path, 1);
-	cr_assert_eq(cnre_autostart("/models/one", &endpoint, 0, &life), 0);
+	cr_assert_eq(cnre_autostart("/models/one", &endpoint, 0, "", &life), 0);
 	await_end(life);
 	(void)close(life);
 	read_text("m.log", text, sizeof text);
@@ -146,7 +159,7 @@ Test(client_autostart, running_manager_has_not_ended)
 	(void)snprintf(path, sizeof path, "%s/out", directory);
 	cr_assert_eq(mkfifo(path, 0600), 0);
 	write_manager("read line <\"$(dirname \"$0\")/out\"; echo \"$line\" >&2");
-	cr_assert_eq(cnre_autostart("/models/one", &endpoint, 0, &life), 0);
+	cr_assert_eq(cnre_autostart("/models/one", &endpoint, 0, "", &life), 0);
 	cr_expect_not(cnre_autostart_has_ended(life));
 	writer = open(path, O_WRONLY | O_CLOEXEC);
 	cr_assert_geq(writer, 0);

@@ -17,7 +17,7 @@ TestSuite(ctl_run, .timeout = 20);
 static const char status_text[] =
 	"{\"pid\":42,\"uptime_s\":11520,\"epoch\":3,\"socket\":\"/run/cnre/managerd.sock\",\"version\":\"0.1.0\",\"policy\":\"lru\","
 	"\"models\":[{\"name\":\"OLMoE\",\"directory\":\"/models/olmoe\",\"family\":\"olmoe\",\"identity\":\"00112233445566778899\","
-	"\"layers\":16,\"experts\":64,\"top_k\":8,\"objects\":1024,\"resident_objects\":812,\"payload_bytes_total\":12884901888,"
+	"\"layers\":16,\"experts\":64,\"top_k\":8,\"objects\":1024,\"resident_objects\":812,\"resident_bytes\":9999998976,\"payload_bytes_total\":12884901888,"
 	"\"slab_bytes_max\":12582912,\"payload_bytes_max\":12582912,"
 	"\"directories\":[{\"directory\":\"/models/olmoe\",\"shards\":12,\"shards_not_used\":0},"
 	"{\"directory\":\"/b/olmoe\",\"shards\":4,\"shards_not_used\":1}]}],"

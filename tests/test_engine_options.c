@@ -57,6 +57,15 @@ Test(engine_options, prefixes_and_serving_are_asked_for)
 	cr_expect_eq(options.positions, 100);
 }
 
+Test(engine_options, a_view_is_of_the_shared_manager)
+{
+	cr_assert_eq(parse("--model m --tokens 1 --steps 3"), 0);
+	cr_expect_null(options.view);
+	cr_assert_eq(parse("--model m --tokens 1 --steps 3 --view rows16"), 0);
+	cr_expect_str_eq(options.view, "rows16");
+	cr_assert_eq(parse("--model m --serve --cache cnre --view rows16"), 0);
+}
+
 Test(engine_options, private_takes_bytes_or_slots)
 {
 	cr_assert_eq(parse("--model m --tokens 1 --steps 3 --cache private:8slots"), 0);
@@ -95,6 +104,10 @@ Test(engine_options, wrong_lines_are_einval_with_a_reason_and_touch_nothing)
 		"--model m --tokens 1 --steps 1 --cache private:99999999999999999999",
 		"--model m --tokens 1 --steps 1 --cache private:18446744073709551615K",
 		"--model m --tokens 1 --steps 1 --reserve 1.5G",
+		"--model m --tokens 1 --steps 1 --view columns16",
+		"--model m --tokens 1 --steps 1 --view rows16 --cache mmap",
+		"--model m --tokens 1 --steps 1 --view rows16 --cache private:8slots",
+		"--model m --serve --view rows16 --cache mmap",
 		"--model m --tokens 1 --steps 1 --kv disk",
 		"--model m --tokens 1 --steps 1 --salt x",
 		"--model m --tokens 1 --steps 1 --kv none --kv-namespace x",

@@ -2,6 +2,8 @@
 /* The digests of payload: what is hashed, and a manifest that is taken whole or refused with one line. */
 #include "manager/digest.h"
 
+#include "model/view.h"
+
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -273,4 +275,41 @@ Test(manager_digest, a_file_that_cannot_be_used_is_refused_when_it_is_opened)
 	write_file("");
 	cr_assert_eq(truncate(path, DIGEST_FILE_BYTES_MAX + 1), 0);
 	cr_expect_eq(digest_open(&other, &manager, path, message, sizeof message), -EFBIG);
+}
+
+/* ---- views ---- */
+
+/* The second model is the first one in a view: its bytes lie otherwise, so its digests are others. */
+Test(manager_digest, a_view_has_a_section_of_its_own_named_with_its_version)
+{
+	static const struct model_view view = {.name = "packed", .version = 3};
+
+	memset(catalogs[1].fingerprint.identity, 0x11, CNRE_DIGEST_BYTES);
+	catalogs[1].view = &view;
+	cr_assert_eq(take(HEADER ONES "\n1 0 0000000000000001\n" HEADER ONES " packed.3\n1 0 0000000000000002\n"), 0, "%s", message);
+	cr_expect_eq(known(0), 1);
+	cr_expect_eq(known(4), 2);
+	cr_expect_eq(take(HEADER ONES " packed.2\n1 0 0000000000000002\n"), -ESTALE, "bytes of another version are not compared");
+	cr_expect_eq(take(HEADER ONES " other.3\n1 0 0000000000000002\n"), -ESTALE);
+	cr_expect_eq(take(HEADER TWOS " packed.3\n"), -ESTALE);
+	cr_expect_eq(take(HEADER ONES " packed.3 \n"), -ESTALE);
+}
+
+Test(manager_digest, sections_of_views_are_written_as_they_are_read)
+{
+	static const struct model_view view = {.name = "a-name-of-twenty-seven-byte", .version = UINT32_MAX};
+	uint64_t unused;
+
+	memset(catalogs[1].fingerprint.identity, 0x11, CNRE_DIGEST_BYTES);
+	catalogs[1].view = &view;
+	table = digest_close(table);
+	cr_assert_eq(digest_open(&table, &manager, path, message, sizeof message), 0);
+	cr_assert_eq(digest_check(table, 0, 1, &unused), 0);
+	cr_assert_eq(digest_check(table, 7, 2, &unused), 0);
+	cr_assert_eq(digest_save(table, message, sizeof message), 0);
+	expect_file(HEADER ONES "\n1 0 0000000000000001\n" HEADER ONES
+				" a-name-of-twenty-seven-byte.4294967295\n2 1 0000000000000002\n");
+	table = digest_close(table);
+	cr_assert_eq(digest_open(&table, &manager, path, message, sizeof message), 0, "%s", message);
+	cr_expect_eq(known(7), 2);
 }

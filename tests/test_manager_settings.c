@@ -92,8 +92,11 @@ Test(manager_settings, every_option_arrives_in_its_field)
 			  "--direct", "no", "--reads-in-flight", "12", "--clients-max", "7", "--log-level", "debug",
 			  "--verify", "load", "--digests", "/var/digests", "--scrub", "30s", "--read-timeout", "2s",
 			  "--numa", "1", "--warm", "/var/list", "--warm-bytes", "2G", "--warm-time", "90s",
-			  "--colibri-env", "--client-policy", "own"),
+			  "--colibri-env", "--client-policy", "own", "--view", "rows16", "--view=n=rows16", "--try-view", "other"),
 		     0, "%s", message);
+	cr_expect_eq(settings->view.count, 2);
+	cr_expect_str_eq(settings->view.item[1], "n=rows16", "its first equals sign ends the option's name");
+	cr_expect_str_eq(settings->try_view.item[0], "other");
 	cr_expect_eq(settings->model.count, 2);
 	cr_expect_str_eq(settings->model.item[1], "/n");
 	cr_expect_eq(settings->ram_bytes, 120ull << 30);

@@ -76,7 +76,7 @@
  *   -EPROTO        another layout version: upgrade one side
  *   -ENODATA       a KV block with media that have no digest: it cannot be named
  *   -E2BIG         KV blocks larger than the manager can take
- *   -EBUSY         this process has the model attached already
+ *   -EBUSY         this process has the model attached already, in the same view
  *   -EAGAIN        full now: try again later
  *   -ECONNREFUSED  no manager, and none could be started
  */
@@ -120,9 +120,13 @@ struct cnre_options {
  * A directory is compared by its config.json and every shard's header: dense weights come from the engine's directory
  * and experts from the manager's, and two revisions mixed would be silent garbage. Shards that lie in further directories
  * are found by $CNRE_DIRS, which must say what --dir says to the manager. A manager that is started takes its
- * settings from $CNRE_RAM, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_FAMILY, $CNRE_POLICY and $CNRE_KV_RAM, _DIR, _DISK; its
+ * settings from $CNRE_RAM, $CNRE_VIEW, $CNRE_DIRS, $CNRE_MIRRORS, $CNRE_FAMILY, $CNRE_POLICY and $CNRE_KV_RAM, _DIR, _DISK; its
  * program is $CNRE_MANAGERD, else the one installed with this library, else the one in $PATH. timeout_ns 0 waits two
  * seconds at most for the answer of a manager. While a manager is being restarted the call waits for its successor.
+ *
+ * A view is another layout of the same experts, which the manager prepares once, before anybody sees them, and shares: one
+ * that it serves (its --view; a manager started here serves `view` if it knows it), of the version that cnre_model tells.
+ * Its objects, leases and memory are its own: a process may have a model attached once in each view.
  *
  * Returns:  0, or
  *           -EINVAL        no model, a bad size, a socket path over 107 bytes, or options this version does not know
@@ -132,7 +136,7 @@ struct cnre_options {
  *           -ENOSPC        the reservation does not fit; the manager's log has the numbers
  *           -ESTALE        the manager serves another revision of the model, or found shards where $CNRE_DIRS does not look
  *           -EPROTO        another layout version
- *           -EBUSY         the model is attached already in this process
+ *           -EBUSY         the model is attached already in this process, in this view
  *           -EBADMSG       a shard or an answer makes no sense
  *           -ETIMEDOUT     no answer in time
  *           -ECONNREFUSED  no manager and none could be started ("none": always)
@@ -164,8 +168,10 @@ struct cnre_model_info {
 	uint32_t capabilities;       /* CNRE_CAP_* */
 	uint64_t reserve_bytes;      /* granted to this client */
 	uint64_t pool_bytes;         /* RAM of the expert pool now */
-	uint32_t reserve_objects;    /* the same grant as different experts, whatever their size; 0: an older library */
-	uint32_t reserved0;
+	/* Appended: the layout of parts and of all sizes above; "" and 0: as in the checkpoint. Read no version that you do not know. */
+	char view[32];
+	uint32_t view_version;
+	uint32_t reserve_objects;    /* the same grant as reserve_bytes in different experts, whatever their size; 0: an older library */
 };
 enum { CNRE_CAP_EXPERT_CACHE = 1u << 0, CNRE_CAP_DIRECT_IO = 1u << 1, CNRE_CAP_MMAP = 1u << 2, CNRE_CAP_COMPRESSED_RAM = 1u << 3,
        CNRE_CAP_VRAM = 1u << 4, CNRE_CAP_KV_PREFIX = 1u << 5, CNRE_CAP_KV_PERSISTENCE = 1u << 6, CNRE_CAP_CONTINUOUS_BATCHING = 1u << 7 };

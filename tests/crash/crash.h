@@ -50,6 +50,7 @@ enum crash_result crash_client_point(struct crash *crash, const char *point, uns
 enum crash_result crash_manager_point(struct crash *crash, const char *point, unsigned pass);
 enum crash_result crash_drive_point(struct crash *crash, const char *point, unsigned pass); /* a load fails */
 enum crash_result crash_listener_point(struct crash *crash, const char *point); /* its path goes */
+enum crash_result crash_view_point(struct crash *crash, const char *point, unsigned pass); /* it prepares objects */
 int crash_generate(struct crash *crash);  /* the checkpoint at daemon.model: 0 or -1 */
 int crash_start_dying_manager(struct crash *crash, const char *point, unsigned pass); /* 0 or -1 with the reason */
 void crash_client_world_close(struct crash *crash); /* the client points share one manager */

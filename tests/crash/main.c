@@ -78,6 +78,8 @@ static enum crash_result run_point(struct crash *crash, const char *name, unsign
 		return crash_client_point(crash, name, pass);
 	if (crash_is_kv(name))
 		return crash_kv_point(crash, name, pass);
+	if (strncmp(name, "prepare-", 8) == 0)
+		return crash_view_point(crash, name, pass);
 	if (strncmp(name, "listen-", 7) == 0)
 		return crash_listener_point(crash, name);
 	return strncmp(name, "fail-", 5) == 0 ? crash_drive_point(crash, name, pass) : crash_manager_point(crash, name, pass);

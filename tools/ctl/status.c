@@ -47,20 +47,32 @@ static void print_directories(FILE *out, struct fields *fields, const json_t *mo
 				fields_number(fields, item, "shards"));
 }
 
+/* Experts in another layout than the checkpoint's have memory of their own. */
+static void print_view(FILE *out, struct fields *fields, const json_t *model)
+{
+	const json_t *view = json_object_get(model, "view");
+
+	if (json_is_object(view))
+		fprintf(out, "           prepared as %s, version %" PRIu64 ", from %s\n", fields_string(fields, view, "name"),
+			fields_number(fields, view, "version"), fields_string(fields, view, "checkpoint"));
+}
+
 static void print_model(FILE *out, struct fields *fields, const json_t *model)
 {
 	uint64_t resident = fields_number(fields, model, "resident_objects");
 	uint64_t objects = fields_number(fields, model, "objects");
-	char text[5][FORMAT_BYTES];
+	char text[6][FORMAT_BYTES];
 
 	fprintf(out, "model      %s: %s, %" PRIu64 " layers, %" PRIu64 " experts, top %" PRIu64 "\n",
 		fields_string(fields, model, "name"), fields_string(fields, model, "family"),
 		fields_number(fields, model, "layers"), fields_number(fields, model, "experts"),
 		fields_number(fields, model, "top_k"));
 	print_directories(out, fields, model);
-	fprintf(out, "           %s of %s experts resident (%s); all are %s, the largest slab %s\n",
+	print_view(out, fields, model);
+	fprintf(out, "           %s of %s experts resident (%s) in %s; all are %s, the largest slab %s\n",
 		format_count(resident, text[0]), format_count(objects, text[1]),
 		format_share(resident, objects, text[2]),
+		format_bytes(fields_number(fields, model, "resident_bytes"), text[5]),
 		format_bytes(fields_number(fields, model, "payload_bytes_total"), text[3]),
 		format_bytes(fields_number(fields, model, "slab_bytes_max"), text[4]));
 	fprintf(out, "           identity %.16s\n", fields_string(fields, model, "identity"));
