@@ -376,6 +376,20 @@ dev_t file_device(const struct file_table *table, uint32_t file)
 	return table->file[file].device;
 }
 
+const char *file_path(const struct file_table *table, uint32_t file)
+{
+	CNRE_CHECK(file < table->file_count);
+	return table->file[file].path;
+}
+
+void file_close_idle(struct file_table *table, dev_t device)
+{
+	for (uint32_t i = 0; i < table->slot_count; i++)
+		if (table->slot[i].fd >= 0 && table->slot[i].pins == 0 &&
+		    table->file[table->slot[i].file].device == device)
+			empty_slot(table, i);
+}
+
 int file_make_buffered(struct file_table *table, uint32_t file)
 {
 	uint32_t index;

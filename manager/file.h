@@ -51,6 +51,10 @@ void file_unpin(struct file_table *table, uint32_t slot);
 
 int file_is_direct(const struct file_table *table, uint32_t file);
 dev_t file_device(const struct file_table *table, uint32_t file);
+const char *file_path(const struct file_table *table, uint32_t file); /* valid until file_table_close */
+
+/* Closes the descriptors of files on a device that are not pinned; the next file_pin opens them again. */
+void file_close_idle(struct file_table *table, dev_t device);
 
 /* Direct reads were refused after all: from now on buffered, on the descriptor in its slot too. 0 or -errno. */
 int file_make_buffered(struct file_table *table, uint32_t file);

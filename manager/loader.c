@@ -51,6 +51,8 @@ struct loader_drive {
 	struct loader_read *first, *last; /* in flight, oldest first */
 	uint32_t reads;                   /* not yet reported to the caller */
 	uint32_t chunks;                  /* with the engine */
+	uint64_t bytes;                   /* arrived */
+	int64_t busy_ns, busy_since_ns;   /* while reads are in flight; the time of the first of them */
 };
 
 struct loader {
@@ -136,10 +138,14 @@ static void skip_unneeded(struct loader_read *read)
 
 static void finish_if_over(struct loader *loader, struct loader_read *read)
 {
+	struct loader_drive *drive = &loader->drive[read->drive];
+
 	if (has_more(read) || read->chunks_in_flight != 0)
 		return;
 	read->completed_ns = cnre_clock_now_ns();
-	remove_read(&loader->drive[read->drive], read);
+	remove_read(drive, read);
+	if (drive->first == NULL)
+		drive->busy_ns += read->completed_ns - drive->busy_since_ns;
 	append_read(&loader->finished_first, &loader->finished_last, read);
 }
 
@@ -287,6 +293,7 @@ static void take_bytes(struct loader *loader, struct loader_chunk *chunk, uint32
 	uint32_t total = chunk->got + bytes;
 
 	read->bytes_read += bytes;
+	loader->drive[chunk->drive].bytes += bytes;
 	if (total >= chunk->needed) {
 		read->run_got[chunk->run] += total;
 		return_chunk(loader, chunk);
@@ -528,6 +535,32 @@ uint32_t loader_drive_of(const struct loader *loader, uint32_t file)
 	return loader->drive_of[file];
 }
 
+void loader_get_drive(const struct loader *loader, uint32_t drive, struct loader_drive_status *ret_status)
+{
+	const struct loader_drive *from = &loader->drive[drive];
+	int64_t busy_ns = from->busy_ns;
+
+	CNRE_CHECK(drive < loader->drive_count);
+	if (from->first != NULL)
+		busy_ns += cnre_clock_now_ns() - from->busy_since_ns;
+	*ret_status = (struct loader_drive_status){.device = from->device,
+						   .reads = from->reads,
+						   .chunks = from->chunks,
+						   .bytes = from->bytes,
+						   .busy_ns = busy_ns};
+}
+
+const char *loader_file_path(const struct loader *loader, uint32_t file)
+{
+	return file_path(loader->files, file);
+}
+
+void loader_let_go(struct loader *loader, uint32_t drive)
+{
+	CNRE_CHECK(drive < loader->drive_count);
+	file_close_idle(loader->files, loader->drive[drive].device);
+}
+
 int64_t loader_oldest_ns(const struct loader *loader, uint32_t file)
 {
 	const struct loader_read *oldest = loader->drive[loader_drive_of(loader, file)].first;
@@ -566,6 +599,8 @@ void loader_submit(struct loader *loader, struct loader_read *read)
 	read->submitted_ns = cnre_clock_now_ns();
 
 	drive = &loader->drive[read->drive];
+	if (drive->first == NULL)
+		drive->busy_since_ns = read->submitted_ns;
 	append_read(&drive->first, &drive->last, read);
 	drive->reads++;
 	loader->reads++;

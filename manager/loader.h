@@ -43,6 +43,13 @@ struct loader_status {
 	uint32_t drives;                  /* with files */
 };
 
+struct loader_drive_status {
+	uint64_t device;                  /* st_dev of its files */
+	uint32_t reads, chunks;           /* in flight: submitted and not reported; with the kernel */
+	uint64_t bytes;                   /* that arrived, whoever asked for them */
+	int64_t busy_ns;                  /* time in which reads were in flight */
+};
+
 struct loader_run {
 	uint32_t file;                    /* from loader_add_file */
 	uint64_t file_off;                /* multiple of 4096 */
@@ -120,6 +127,10 @@ uint32_t loader_in_flight(const struct loader *loader);
 uint32_t loader_drives(const struct loader *loader); /* with files */
 /* The drive of a file, below LOADER_DRIVES_MAX, for queues per drive. */
 uint32_t loader_drive_of(const struct loader *loader, uint32_t file);
+void loader_get_drive(const struct loader *loader, uint32_t drive, struct loader_drive_status *ret_status);
+const char *loader_file_path(const struct loader *loader, uint32_t file); /* valid until loader_close */
+/* Closes the descriptors of a drive's files that no read uses: one that failed can then be unmounted, and opened anew. */
+void loader_let_go(struct loader *loader, uint32_t drive);
 /* When the oldest read in flight on the drive of this file was submitted, for time-outs; INT64_MAX: none in flight. */
 int64_t loader_oldest_ns(const struct loader *loader, uint32_t file);
 

@@ -215,6 +215,48 @@ BOTH(an_object_of_runs_from_two_files_arrives_whole)
 	cr_assert(read->retries == 0 && read->completed_ns >= read->submitted_ns);
 }
 
+/* For speeds, and for who reads what: nothing is counted twice, and idle time not at all. */
+BOTH(a_drive_counts_what_arrives_and_the_time_in_which_reads_were_out)
+{
+	struct loader_drive_status status;
+	uint32_t file;
+	int64_t busy_ns;
+
+	open_with((struct loader_setup){.engine = engine});
+	file = add_file(0, 1 * MIB);
+	cr_assert_eq(read_one(file, 0, 1 * MIB), 0);
+	cr_assert_eq(read_one(file, 4096, 8192), 0);
+	loader_get_drive(loader, loader_drive_of(loader, file), &status);
+	cr_expect_eq(status.bytes, 1 * MIB + 8192);
+	cr_expect_eq(status.reads, 0);
+	cr_expect_gt(status.busy_ns, 0);
+	busy_ns = status.busy_ns;
+	(void)usleep(2000);
+	loader_get_drive(loader, loader_drive_of(loader, file), &status);
+	cr_expect_eq(status.busy_ns, busy_ns);
+	cr_expect_str_eq(loader_file_path(loader, file), path_of(0));
+}
+
+BOTH(descriptors_of_a_drive_are_let_go_and_opened_again)
+{
+	struct loader_status status;
+	uint32_t file;
+
+	open_with((struct loader_setup){.engine = engine});
+	file = add_file(0, 1 * MIB);
+	loader_let_go(loader, loader_drive_of(loader, file));
+	loader_get_status(loader, &status);
+	cr_expect_eq(status.files_open, 0);
+	cr_assert_eq(read_one(file, 0, 1 * MIB), 0);
+	cr_expect(holds(memory, 0, 0, 1 * MIB));
+	loader_submit(loader, prepare(0, file, 0, 1 * MIB, memory));
+	loader_let_go(loader, loader_drive_of(loader, file)); /* a read uses it: it stays */
+	loader_get_status(loader, &status);
+	cr_expect_eq(status.files_open, 1);
+	cr_assert_eq(finish_all(), 0);
+	cr_expect_eq(done_status[0], 0);
+}
+
 BOTH(many_objects_in_flight_do_not_mix)
 {
 	struct loader_status status;
