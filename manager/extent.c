@@ -355,6 +355,14 @@ static uint32_t find_start(const struct extent_map *map, uint32_t segment, uint6
 	return map->segment[segment].start_at[off / EXTENT_GRAIN] - 1; /* 0 - 1 is EXTENT_NONE */
 }
 
+void extent_pass(struct extent_map *map, uint32_t segment, uint64_t off, uint32_t owner)
+{
+	uint32_t index = find_start(map, segment, off);
+
+	CNRE_CHECK(index != EXTENT_NONE && map->extent[index].owner != EXTENT_FREE && owner != EXTENT_FREE);
+	map->extent[index].owner = owner;
+}
+
 uint32_t extent_owner_at(const struct extent_map *map, uint32_t segment, uint64_t off)
 {
 	uint32_t index = find_start(map, segment, off);

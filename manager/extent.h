@@ -69,6 +69,8 @@ int extent_take(struct extent_map *map, uint64_t bytes, uint32_t owner, uint32_t
 int extent_claim(struct extent_map *map, uint32_t segment, uint64_t off, uint64_t bytes, uint32_t owner);
 /* The owned extent that starts there becomes free. */
 void extent_give(struct extent_map *map, uint32_t segment, uint64_t off);
+/* The owned extent that starts there is another's. */
+void extent_pass(struct extent_map *map, uint32_t segment, uint64_t off, uint32_t owner);
 /* Owner of the extent that starts exactly there; EXTENT_FREE if none does or it is free. */
 uint32_t extent_owner_at(const struct extent_map *map, uint32_t segment, uint64_t off);
 

@@ -1,28 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One object from the drive to READY, or to its failure. Crash notes are in residency.h. */
+/* One object from its slab to READY, or to its failure; its reads are in load_parts.c. Crash notes are in residency.h. */
 #include "manager/residency_inner.h"
 
 #include "base/clock.h"
 #include "base/crash.h"
 #include "manager/digest.h"
-#include "manager/fence.h"
 #include "manager/prepare.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void load_free(struct load *load)
+void load_free(struct load *load)
 {
 	struct residency *residency = load->manager->residency;
 
 	residency->loads_active--;
-	residency->loads_of_drive[load->drive]--;
 	if (load->is_prefetch)
 		residency->prefetches_active--;
 	load->next_free = residency->free_load;
 	residency->free_load = load;
 	cnre_counter_set(&load->manager->counters->loads_in_flight, residency->loads_active);
+}
+
+/* The first read of it came to nothing, here or in a load that was given up. */
+static void note_failover(struct load *load)
+{
+	int64_t ns = cnre_clock_now_ns() - load->begun_ns;
+
+	if (load->error.attempts == 0)
+		return;
+	drive_failed_over(load->manager, ns);
+	load_log_failover(load, ns);
 }
 
 static void publish(struct load *load)
@@ -33,11 +42,12 @@ static void publish(struct load *load)
 	object_count(manager, load->owner, 1);
 	cnre_counter_add(&manager->counters->loads, 1);
 	cnre_counter_add(&manager->counters->bytes_loaded, slab_bytes_of(manager, load->owner));
-	cnre_counter_add(&manager->counters->service_ns, (uint64_t)(load->read.completed_ns - load->read.submitted_ns));
-	object_note_attempt(entry, &load->read, load->read.completed_ns);
+	cnre_counter_add(&manager->counters->service_ns, (uint64_t)(load->ended_ns - load->begun_ns));
+	object_note_attempt(entry, load, load->ended_ns);
 	CNRE_CRASH_POINT("publish-counted");
 	object_settle(entry, cnre_word_generation(object_word(entry)), CNRE_LOAD_OK, CNRE_STATE_READY);
 	CNRE_CRASH_POINT("publish-ready");
+	note_failover(load);
 	load_free(load);
 }
 
@@ -56,46 +66,12 @@ static enum cnre_load_error error_class(int status)
 	}
 }
 
-static void log_failure(struct load *load, int status)
-{
-	struct manager *manager = load->manager;
-	const struct served_model *model = model_of(manager, load->owner);
-	const struct model_object *object = &model->catalog->object[load->owner - model->first_owner];
-	const struct model_shard *shard = &model->catalog->shard[load->plan.run[load->read.failed_run].shard];
-
-	if (!cnre_log_allowed(&manager->residency->error_limit, cnre_clock_now_ns()))
-		return;
-	cnre_log(
-		CNRE_LOG_ERROR,
-		"load: %s layer %u expert %u: %s: %s at byte %llu: check the drive and the file; the next request reads again",
-		model->catalog->name, object->layer, object->expert, shard->path, strerror(-status),
-		(unsigned long long)load->read.failed_off);
-}
-
-static void log_mismatch(struct load *load, uint64_t expected)
-{
-	struct manager *manager = load->manager;
-	const struct served_model *model = model_of(manager, load->owner);
-	const struct model_object *object = &model->catalog->object[load->owner - model->first_owner];
-	const char *path = digest_path(manager->digests);
-
-	if (!cnre_log_allowed(&manager->residency->error_limit, cnre_clock_now_ns()))
-		return;
-	cnre_log(
-		CNRE_LOG_ERROR,
-		"load: %s layer %u expert %u: %.300s: digest %016llx, known is %016llx: compare the shard with its source; the next "
-		"request reads again; if the shard is right, stop the manager%s%.300s and start it again",
-		model->catalog->name, object->layer, object->expert,
-		model->catalog->shard[load->plan.run[0].shard].path, (unsigned long long)load->digest,
-		(unsigned long long)expected, path[0] != '\0' ? ", remove " : "", path);
-}
-
-static void fail(struct load *load, int status)
+void load_fail(struct load *load, int status)
 {
 	struct manager *manager = load->manager;
 	struct cnre_entry *entry = entry_of(manager, load->owner);
 
-	object_note_attempt(entry, &load->read, load->read.completed_ns);
+	object_note_attempt(entry, load, load->ended_ns);
 	manager->residency->prefetched[load->owner] = 0;
 	policy_remove(manager->residency->policy, load->owner);
 	object_discharge(manager, load->owner);
@@ -103,24 +79,6 @@ static void fail(struct load *load, int status)
 	CNRE_CRASH_POINT("fail-absent");
 	pool_give(manager->pool, load->place);
 	load_free(load);
-}
-
-/* The run whose bytes did not come: the first of those that are not complete. */
-static uint32_t late_run(const struct load *load)
-{
-	const struct loader_read *read = &load->read;
-	uint32_t run = 0;
-
-	while (run + 1 < read->run_count && read->run_got[run] >= read->run[run].needed_bytes)
-		run++;
-	return run;
-}
-
-static const char *shard_path(const struct load *load, uint32_t run)
-{
-	const struct served_model *model = model_of(load->manager, load->owner);
-
-	return model->catalog->shard[load->plan.run[run].shard].path;
 }
 
 /* On a worker thread. */
@@ -147,100 +105,54 @@ static void slab_prepared(struct worker_job *job)
 
 	if (load->is_hashed && digest_check(manager->digests, load->owner, load->digest, &expected) < 0) {
 		cnre_counter_add(&manager->counters->digest_errors, 1);
-		log_mismatch(load, expected);
-		fail(load, -EBADMSG);
+		load_log_mismatch(load, expected);
+		if (load_read_other(load) < 0)
+			load_fail(load, -EBADMSG);
 		return;
 	}
+	manager->residency->suspect[load->owner] = 0;
 	publish(load);
 }
 
-/*
- * R16: a read that its drive did not answer in time. Its object fails now; its slab belongs to the kernel until the read
- * is over, and a successor must know that (R21): it is remembered before the entry changes. 0 or -ENOSPC: not now.
- * Crash note: killed between the two, the entry is LOADING and its slab in quarantine, which adoption knows already.
- */
-int load_expire(struct load *load, int64_t now_ns)
+void load_arrived(struct load *load)
+{
+	if (load->plan.move_count == 0 && load->catalog->view == NULL && !load->is_hashed)
+		publish(load);
+	else
+		worker_submit(load->manager->worker, &load->job);
+}
+
+static void fill(struct load *load, uint32_t owner, uint64_t place, int is_prefetch)
 {
 	struct manager *manager = load->manager;
 	struct residency *residency = manager->residency;
-	struct cnre_entry *entry = entry_of(manager, load->owner);
-	uint32_t run = late_run(load);
-	int r = fence_remember(manager, load->place, slab_bytes_of(manager, load->owner));
+	const struct served_model *model = model_of(manager, owner);
 
-	if (r < 0)
-		return r;
-	object_note_attempt(entry, &load->read, now_ns);
-	policy_remove(residency->policy, load->owner); /* its slab stays charged; it may be loaded again beside it */
-	object_fail(manager, entry, CNRE_LOAD_ETIMEDOUT);
-	cnre_counter_add(&manager->counters->loads_timed_out, 1);
-	residency->prefetched[load->owner] = 0;
-	residency->prefetches_active -= (uint32_t)load->is_prefetch;
-	load->is_prefetch = 0;
-	load->is_late = 1;
-	load->late_drive = loader_drive_of(manager->loader, load->read.run[run].file);
-	stall_begin(&residency->stalls, load->late_drive, shard_path(load, run), load->read.submitted_ns);
-	return 0;
-}
-
-/* The late read is over, whatever it brought: nobody waits for it, and its slab is room again. */
-static void end_late(struct load *load)
-{
-	struct manager *manager = load->manager;
-
-	fence_forget(manager, load->place);
-	object_discharge(manager, load->owner);
-	pool_give(manager->pool, load->place);
-	stall_end(&manager->residency->stalls, load->late_drive);
-	load_free(load);
-}
-
-static void read_done(struct loader_read *read, int status)
-{
-	struct load *load = (struct load *)read;
-
-	load->is_reading = 0;
-	CNRE_CRASH_POINT("load-arrived");
-	cnre_counter_add(&load->manager->counters->bytes_read, read->bytes_read);
-	cnre_counter_add(&load->manager->counters->read_retries, read->retries);
-	if (load->is_late) {
-		end_late(load);
-	} else if (status == -ECANCELED && load->manager->stopping) {
-		load_free(
-			load); /* LOADING for good: who waits learns from its socket that we are gone, and blames no drive */
-	} else if (status < 0) {
-		log_failure(load, status);
-		fail(load, status);
-	} else if (load->plan.move_count == 0 && load->catalog->view == NULL && !load->is_hashed) {
-		publish(load);
-	} else {
-		worker_submit(load->manager->worker, &load->job);
-	}
-}
-
-static void fill_read(struct load *load, const struct served_model *model)
-{
-	load->slab = pool_address(load->manager->pool, load->place);
-	memset(&load->read, 0, sizeof load->read);
-	load->read.run_count = load->plan.run_count;
-	load->read.done = read_done;
-	for (uint32_t i = 0; i < load->plan.run_count; i++) {
-		const struct model_run *run = &load->plan.run[i];
-
-		load->read.run[i] = (struct loader_run){
-			.file = model->files_of_shard[run->shard].file[0],
-			.file_off = run->file_off,
-			.bytes = run->bytes,
-			.needed_bytes = run->needed_bytes,
-			.memory = load->slab + run->slab_off,
-		};
-	}
+	load->is_late = load->is_waiting = 0;
+	load->bans = (struct drive_bans){.only = DRIVE_ANY};
+	load->tried = 0;
+	load->error = (struct load_error){.attempts = residency->moved_ns[owner] != 0};
+	load->begun_ns = residency->moved_ns[owner] != 0 ? residency->moved_ns[owner] : cnre_clock_now_ns();
+	load->ended_ns = load->begun_ns;
+	load->bytes_read = 0;
+	residency->moved_ns[owner] = 0;
+	load->owner = owner;
+	load->place = place;
+	load->slab = pool_address(manager->pool, place);
+	load->is_prefetch = is_prefetch;
+	load->is_hashed = manager->verifies_loads || residency->suspect[owner];
+	load->catalog = model->catalog;
+	load->object = owner - model->first_owner;
+	load->shape = &model->catalog->shape[model->catalog->object[load->object].shape];
+	model_plan(model->catalog, load->object, &load->plan);
 }
 
 int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is_prefetch)
 {
 	struct residency *residency = manager->residency;
-	struct served_model *model = model_of(manager, owner);
+	const struct served_model *model = model_of(manager, owner);
 	struct load *load = residency->free_load;
+	struct replica_split split;
 	uint64_t place;
 	int r = evict_take_slab(manager, owner, &place);
 
@@ -250,19 +162,9 @@ int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is
 	residency->free_load = load->next_free;
 	residency->loads_active++;
 	residency->prefetches_active += (uint32_t)is_prefetch;
-	load->is_late = 0;
-	load->is_reading = 1;
-	load->owner = owner;
-	load->place = place;
-	load->is_prefetch = is_prefetch;
-	load->is_hashed = manager->verifies_loads;
-	load->catalog = model->catalog;
-	load->object = owner - model->first_owner;
-	load->shape = &model->catalog->shape[model->catalog->object[load->object].shape];
-	model_plan(model->catalog, load->object, &load->plan);
-	fill_read(load, model);
-	load->drive = loader_drive_of(manager->loader, load->read.run[0].file);
-	residency->loads_of_drive[load->drive]++;
+	fill(load, owner, place, is_prefetch);
+	r = drive_split(manager, model, owner - model->first_owner, &load->plan, &load->bans, &split);
+	CNRE_CHECK(r == 0); /* the drives were asked in this turn */
 	object_charge(manager, owner);
 	/* Now and not when its bytes are there: then the order would be that of the drives, and no replay could follow it. */
 	policy_add(residency->policy, owner);
@@ -272,7 +174,7 @@ int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is
 	if (is_prefetch)
 		cnre_counter_add(&manager->counters->prefetches_issued, 1);
 	CNRE_CRASH_POINT("load-loading");
-	loader_submit(manager->loader, &load->read);
+	load_submit(load, &split);
 	CNRE_CRASH_POINT("load-submitted");
 	return 0;
 }
@@ -290,6 +192,8 @@ int load_open_all(struct manager *manager, uint32_t loads_max)
 
 		load->manager = manager;
 		load->job = (struct worker_job){.run = prepare_slab, .done = slab_prepared};
+		for (uint32_t k = 0; k < REPLICA_PARTS_MAX; k++)
+			load->part[k].load = load;
 		load->next_free = residency->free_load;
 		residency->free_load = load;
 	}

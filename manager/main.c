@@ -74,6 +74,7 @@ static struct serve_setup setup_from(const struct settings *settings, const char
 		.verify_loads = settings->verify == SETTINGS_VERIFY_LOAD,
 		.read_timeout_ns = (int64_t)settings->read_timeout_ns,
 		.digests = settings->digests,
+		.drive_weights = settings->drive_weights,
 		.scrub_ns = (int64_t)settings->scrub_ns, /* the parser gives at most INT64_MAX */
 		.loader =
 			{

@@ -23,6 +23,7 @@ struct bell;
 struct fences;
 struct kv_store;
 struct digest_table;
+struct drives;
 struct feed;
 struct listener;
 struct loop;
@@ -77,6 +78,7 @@ struct manager {
 	uint64_t slab_bytes_total;        /* all objects of all models */
 	struct pool *pool;
 	struct loader *loader;
+	struct drives *drives;            /* which of them serve, and how they do */
 	struct feed *feed;                /* who learns from what clients did */
 	struct residency *residency;
 	struct session_table *sessions;

@@ -39,7 +39,7 @@ void object_mark_loading(struct cnre_entry *entry, uint64_t place, uint32_t star
 		memory_order_release);
 }
 
-void object_note_attempt(struct cnre_entry *entry, const struct loader_read *read, int64_t ended_ns)
+void object_note_attempt(struct cnre_entry *entry, const struct load *load, int64_t ended_ns)
 {
 	/* [D6] relaxed: only this thread writes it. */
 	uint32_t sequence = atomic_load_explicit(&entry->load_sequence, memory_order_relaxed);
@@ -47,9 +47,9 @@ void object_note_attempt(struct cnre_entry *entry, const struct loader_read *rea
 	/* [D7] relaxed: carried by [D2]. */
 	atomic_store_explicit(&entry->load_sequence, sequence + 1, memory_order_relaxed);
 	/* [D8] relaxed: as [D7]. */
-	atomic_store_explicit(&entry->read_bytes, (uint32_t)read->bytes_read, memory_order_relaxed);
+	atomic_store_explicit(&entry->read_bytes, (uint32_t)load->bytes_read, memory_order_relaxed);
 	/* [D9] relaxed: as [D7]. */
-	atomic_store_explicit(&entry->service_ns, (uint64_t)(ended_ns - read->submitted_ns), memory_order_relaxed);
+	atomic_store_explicit(&entry->service_ns, (uint64_t)(ended_ns - load->begun_ns), memory_order_relaxed);
 }
 
 void object_fail(struct manager *manager, struct cnre_entry *entry, enum cnre_load_error error)

@@ -148,6 +148,11 @@ void pool_give(struct pool *pool, uint64_t place)
 	extent_give(&pool->map, cnre_place_segment(place), cnre_place_offset(place));
 }
 
+void pool_pass(struct pool *pool, uint64_t place, uint32_t owner)
+{
+	extent_pass(&pool->map, cnre_place_segment(place), cnre_place_offset(place), owner);
+}
+
 void *pool_address(const struct pool *pool, uint64_t place)
 {
 	uint32_t segment = cnre_place_segment(place);

@@ -81,6 +81,7 @@ int pool_claim(struct pool *pool, uint64_t place, uint64_t bytes, uint32_t owner
 int pool_take(struct pool *pool, uint64_t bytes, uint32_t owner, uint64_t *ret_place);
 /* The extent that begins at place returns. */
 void pool_give(struct pool *pool, uint64_t place);
+void pool_pass(struct pool *pool, uint64_t place, uint32_t owner); /* it is another's now */
 
 /*
  * pool_make_room - by evicting, in one guaranteed window (or any other), whatever is not busy

@@ -14,39 +14,48 @@ int pump_may_load(const struct manager *manager)
 	return residency->free_load != NULL && residency->loads_active + (residency->pin != NULL) < manager->loads_max;
 }
 
-/* A place stays free for every drive that has nothing in flight: one that hangs cannot take them all (R16). */
-static int leaves_places(const struct manager *manager, uint32_t drive)
+static int is_involved(const struct replica_split *split, uint32_t drive)
 {
-	const struct residency *residency = manager->residency;
-	uint32_t idle = 0;
-
-	if (residency->loads_of_drive[drive] == 0)
-		return 1;
-	for (uint32_t i = 0; i < residency->drive_count; i++)
-		idle += residency->loads_of_drive[i] == 0;
-	return manager->loads_max - residency->loads_active - (residency->pin != NULL) > idle;
+	for (uint32_t i = 0; i < split->part_count; i++)
+		if (split->part[i].drive == drive)
+			return 1;
+	return 0;
 }
 
-/* Whether an object can be read now: DRIVE_HANGS where one of its drives does not answer. After may_load. */
+/*
+ * A place stays free for every drive that has nothing in flight, and one beside all loads that need a certain drive: one that
+ * hangs cannot take them all (R16).
+ */
+static int leaves_places(const struct manager *manager, const struct replica_split *split)
+{
+	const struct residency *residency = manager->residency;
+	uint32_t idle = 0, count = loader_drives(manager->loader);
+	int finds_idle = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		idle += residency->loads_of_drive[i] == 0;
+		if (!is_involved(split, i))
+			continue;
+		finds_idle |= residency->loads_of_drive[i] == 0;
+		if (count > 1 && manager->loads_max > 1 && residency->loads_of_drive[i] + 1 >= manager->loads_max)
+			return 0;
+	}
+	return finds_idle || manager->loads_max - residency->loads_active - (residency->pin != NULL) > idle;
+}
+
+/* Whether an object can be read now: DRIVE_HANGS where no drive that has it answers. After may_load. */
 enum drive_answer { DRIVE_BUSY, DRIVE_READY, DRIVE_HANGS };
 
 static enum drive_answer ask_drives(struct manager *manager, uint32_t owner)
 {
 	const struct served_model *model = model_of(manager, owner);
-	const struct residency *residency = manager->residency;
+	struct replica_split split;
 	struct model_plan plan;
-	uint32_t file;
 
 	model_plan(model->catalog, owner - model->first_owner, &plan);
-	for (uint32_t i = 0; i < plan.run_count && residency->stalls.reads > 0; i++) {
-		file = model->files_of_shard[plan.run[i].shard].file[0];
-		if (stall_is_on(&residency->stalls, loader_drive_of(manager->loader, file)))
-			return DRIVE_HANGS;
-	}
-	file = model->files_of_shard[plan.run[0].shard].file[0]; /* whose drive counts it */
-	if (!loader_has_room(manager->loader, file) || !leaves_places(manager, loader_drive_of(manager->loader, file)))
-		return DRIVE_BUSY;
-	return DRIVE_READY;
+	if (drive_split(manager, model, owner - model->first_owner, &plan, NULL, &split) < 0)
+		return DRIVE_HANGS;
+	return load_has_room(manager, &split) && leaves_places(manager, &split) ? DRIVE_READY : DRIVE_BUSY;
 }
 
 /* One demand of one client: 1 begun, 0 nothing can begin now, -ENOSPC no slab. Drops on its way what nobody wants any more. */
@@ -188,21 +197,25 @@ static int64_t due_ns_of(const struct manager *manager, int64_t since_ns)
 	return (since_ns > awake_since_ns ? since_ns : awake_since_ns) + manager->read_timeout_ns;
 }
 
-/* -ENOSPC: more slabs would be in quarantine than the state segment has room for: then they fail later. */
+/* While another replica may be asked, reads are given up sooner. 0: never. */
+static int64_t patience_ns(const struct manager *manager)
+{
+	int64_t timeout_ns = manager->read_timeout_ns;
+
+	if (!drive_has_replicas(manager))
+		return timeout_ns;
+	return timeout_ns > 0 && timeout_ns < DRIVE_STALL_MIN_NS ? timeout_ns : DRIVE_STALL_MIN_NS;
+}
+
 static int64_t expire_reads(struct manager *manager, int64_t now_ns)
 {
-	int64_t next_ns = now_ns + manager->read_timeout_ns;
+	int64_t next_ns = now_ns + patience_ns(manager);
 
 	for (uint32_t i = 0; i < manager->residency->load_count; i++) {
 		struct load *load = &manager->residency->load[i];
-		int64_t due_ns = due_ns_of(manager, load->read.submitted_ns);
 
-		if (!load->is_reading || load->is_late)
-			continue;
-		if (due_ns > now_ns)
-			next_ns = earlier(next_ns, due_ns);
-		else if (load_expire(load, now_ns) < 0)
-			next_ns = earlier(next_ns, now_ns + RESIDENCY_EXPIRE_RETRY_NS);
+		if (load->is_reading)
+			next_ns = earlier(next_ns, load_expire(load, now_ns));
 	}
 	return next_ns;
 }
@@ -237,7 +250,7 @@ static void expire(struct manager *manager)
 	struct residency *residency = manager->residency;
 	int64_t now_ns;
 
-	if (manager->read_timeout_ns == 0 || residency->loads_active + queue_demand_count(residency->queue) == 0)
+	if (patience_ns(manager) == 0 || residency->loads_active + queue_demand_count(residency->queue) == 0)
 		return;
 	now_ns = cnre_clock_now_ns();
 	if (now_ns < residency->expire_ns)
@@ -245,7 +258,7 @@ static void expire(struct manager *manager)
 	if (now_ns - residency->expire_ns > RESIDENCY_OVERSLEPT_NS)
 		residency->awake_since_ns = now_ns;
 	residency->expire_ns = expire_reads(manager, now_ns);
-	for (uint32_t slot = 0; slot < QUEUE_SLOTS && residency->stalls.reads > 0; slot++)
+	for (uint32_t slot = 0; slot < QUEUE_SLOTS && residency->stalls.reads > 0 && manager->read_timeout_ns > 0; slot++)
 		residency->expire_ns = earlier(residency->expire_ns, expire_demands_of(manager, slot, now_ns));
 }
 
@@ -274,6 +287,7 @@ void residency_pump(struct manager *manager)
 				      pool_trim(manager->pool) > 0;
 	residency->starved_ns = residency->refused_ns = 0;
 	expire(manager);
+	load_retry_waiting(manager);
 	if (pump_demand(manager) < 0)
 		starve(manager);
 	else
@@ -286,7 +300,7 @@ int64_t residency_deadline_ns(const struct manager *manager)
 	const struct residency *residency = manager->residency;
 	int64_t deadline_ns = CNRE_NEVER;
 
-	if (manager->read_timeout_ns != 0 && residency->loads_active + queue_demand_count(residency->queue) > 0)
+	if (patience_ns(manager) != 0 && residency->loads_active + queue_demand_count(residency->queue) > 0)
 		deadline_ns = residency->expire_ns;
 	if (residency->refused_ns != 0)
 		deadline_ns = earlier(deadline_ns, residency->refused_ns + RESIDENCY_REFUSALS_NS);

@@ -274,6 +274,7 @@ static json_t *report_degraded(const struct manager *manager)
 	loader_get_status(manager->loader, &loader);
 	pool_get_status(manager->pool, &pool);
 	add_stalls(list, residency_stalls(manager));
+	report_drives_degraded(manager, add_degraded, list);
 	if (!loader.uring)
 		add_degraded(list, "reads go through a pread pool, not io_uring", loader.reason);
 	else if (!loader.registered_buffers)

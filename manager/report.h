@@ -12,6 +12,9 @@ struct session_totals;
 
 struct json_t *report_status(struct manager *manager);
 struct json_t *report_warm(const struct manager *manager);
+struct json_t *report_drives(struct manager *manager); /* cnrectl drives */
+void report_drives_degraded(const struct manager *manager, void (*add)(struct json_t *list, const char *what, const char *advice),
+			    struct json_t *list);
 struct json_t *report_layers(const struct manager *manager);
 /* Both of what a survey has counted (survey.h): all sessions, those that ended included, and one. */
 struct json_t *report_stats(struct manager *manager, const struct session_totals *sum, uint64_t leased);

@@ -40,8 +40,10 @@ int residency_request(struct manager *manager, struct session *session, uint32_t
 	if (cnre_word_state(object_word(entry)) != CNRE_STATE_ABSENT)
 		return 1; /* resident, or on its way: the asker sleeps on the word and joins */
 	if (kind == RESIDENCY_DEMAND) {
-		if (!queue_is_demand(residency->queue, owner))
+		if (!queue_is_demand(residency->queue, owner)) {
 			residency->demanded_ns[owner] = cnre_clock_now_ns();
+			residency->moved_ns[owner] = 0;
+		}
 		accepted = queue_push_demand(residency->queue, &client, owner);
 		/* What the client gave up waiting for may still fill its list, while a drive hangs: an honest demand has room. */
 		if (!accepted && drop_unleased(manager, session->slot) > 0)
@@ -149,6 +151,11 @@ void residency_evict_all(struct manager *manager, uint32_t *ret_evicted, uint32_
 }
 
 /* ---- the scrub ---- */
+
+void residency_suspect(struct manager *manager, uint32_t owner)
+{
+	manager->residency->suspect[owner] = 1;
+}
 
 int residency_pin(struct manager *manager, uint32_t owner, struct residency_pin *ret_pin)
 {
@@ -296,10 +303,11 @@ int residency_open(struct manager *manager, const struct residency_setup *setup)
 	residency->resident_of_model = calloc(manager->model_count, sizeof *residency->resident_of_model);
 	residency->bytes_of_model = calloc(manager->model_count, sizeof *residency->bytes_of_model);
 	residency->demanded_ns = calloc(manager->owner_count, sizeof *residency->demanded_ns);
+	residency->moved_ns = calloc(manager->owner_count, sizeof *residency->moved_ns);
+	residency->suspect = calloc(manager->owner_count, 1);
 	if (residency->prefetched == NULL || residency->resident_of_model == NULL || residency->bytes_of_model == NULL ||
-	    residency->demanded_ns == NULL)
+	    residency->demanded_ns == NULL || residency->moved_ns == NULL || residency->suspect == NULL)
 		goto fail;
-	residency->drive_count = loader_drives(manager->loader);
 	r = queue_open(&residency->queue, manager->owner_count);
 	if (r < 0)
 		goto fail;
@@ -336,6 +344,8 @@ void residency_close(struct manager *manager)
 	free(residency->bytes_of_model);
 	free(residency->prefetched);
 	free(residency->demanded_ns);
+	free(residency->moved_ns);
+	free(residency->suspect);
 	free(residency);
 	manager->residency = NULL;
 }

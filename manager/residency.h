@@ -90,6 +90,8 @@ struct residency_pin {
 };
 int residency_pin(struct manager *manager, uint32_t owner, struct residency_pin *ret_pin);
 void residency_unpin(struct manager *manager);
+/* Its bytes were wrong: the next load compares them with the digest, and asks every replica. */
+void residency_suspect(struct manager *manager, uint32_t owner);
 /* 1 while the object is READY and was not evicted since the generation. */
 int residency_is_ready(struct manager *manager, uint32_t owner, uint32_t generation);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of residency share: its state, one load, and the steps on one object. residency.c: what is asked and
- * told; object.c: an object's entry; evict.c: who goes, and slabs; load.c: from the drive to READY; pump.c: queues and
+ * told; object.c: an object's entry; evict.c: who goes, and slabs; load*.c: from the drive to READY; pump.c: queues and
  * drives that do not answer; adopt_objects.c: after a restart. Private to them.
  */
 #ifndef CNRE_MANAGER_RESIDENCY_INNER_H
@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "manager/drive.h"
 #include "manager/loader.h"
 #include "manager/pool.h"
 #include "manager/queue.h"
@@ -18,9 +19,28 @@
 #include "policy/policy.h"
 #include "shm/word.h"
 
-/* One object on its way from the drive. As many as reads in flight may be (R16): a slab is taken only with one of these. */
-struct load {
+/* What one drive reads of an object. */
+struct load_part {
 	struct loader_read read; /* first: `done` gets its address */
+	struct load *load;
+	uint32_t drive;
+	uint64_t bytes;
+	int64_t patience_ns; /* in which it should have come back, while another replica is there */
+	int is_out;          /* with the loader, whose memory it is until `done` */
+	int is_late;         /* and its drive counts as one that does not answer */
+};
+
+/* The last error of a load: what is said if no replica is left. */
+struct load_error {
+	int status;
+	uint32_t file, attempts; /* attempts: that came to nothing */
+	uint64_t off;
+};
+
+/* One object on its way from the drives. As many as reads in flight may be (R16): a slab is taken only with one of these. */
+struct load {
+	struct load_part part[REPLICA_PARTS_MAX];
+	uint32_t part_count, parts_out;
 	struct worker_job job;
 	struct model_plan plan;
 	struct manager *manager;
@@ -33,10 +53,15 @@ struct load {
 	uint64_t place;
 	uint32_t owner;
 	int is_prefetch, is_hashed;
-	int is_reading;      /* with the loader, whose slab it is until `done` */
-	int is_late;         /* it failed by time-out, and its read is still out */
-	uint32_t drive;      /* in whose queue it counts */
-	uint32_t late_drive; /* where is_late: the one that does not answer */
+	int is_reading;             /* parts are out */
+	int is_waiting;             /* another replica shall be read, and its drive has no room yet */
+	int is_late;                /* given up, and parts are still out */
+	struct drive_bans bans;     /* replicas that came to nothing */
+	uint32_t tried;             /* bit by replica: read alone, since the digest was wrong */
+	struct load_error error;
+	int status;                 /* of this attempt: the first error */
+	int64_t begun_ns, ended_ns; /* the first submission, of an attempt that was given up too; the last completion */
+	uint64_t bytes_read;        /* by all attempts */
 };
 
 struct residency {
@@ -47,10 +72,14 @@ struct residency {
 	uint32_t load_count;
 	struct load *free_load;
 	uint32_t loads_active, prefetches_active;
-	uint32_t drive_count, loads_of_drive[LOADER_DRIVES_MAX];
+	uint32_t loads_waiting;                     /* those that are */
+	uint32_t loads_of_drive[LOADER_DRIVES_MAX]; /* with a part out there */
+	uint64_t bytes_of_drive[LOADER_DRIVES_MAX]; /* of those parts */
 	struct stalls stalls;
 	uint32_t held_demands;  /* queued for drives that do not answer, at the last look */
 	int64_t *demanded_ns;   /* [owner_count] when it was queued as a demand */
+	int64_t *moved_ns;      /* [owner_count] not 0: queued again, and its first read was submitted then */
+	unsigned char *suspect; /* [owner_count] 1: its bytes were wrong, so the next load compares them */
 	int64_t expire_ns;      /* nothing is over its time before then */
 	int64_t awake_since_ns; /* time in which this process could not run counts against no drive */
 	uint32_t next_slot;     /* where the round over clients goes on (R34) */
@@ -117,7 +146,7 @@ uint64_t object_place(const struct cnre_entry *entry);
 void object_settle(struct cnre_entry *entry, uint32_t generation, enum cnre_load_error error, enum cnre_state state);
 /* Order of a load (R2): place, LOADING, submit. ABSENT -> LOADING needs no wake: who sleeps on ABSENT waits for more. */
 void object_mark_loading(struct cnre_entry *entry, uint64_t place, uint32_t starter);
-void object_note_attempt(struct cnre_entry *entry, const struct loader_read *read, int64_t ended_ns);
+void object_note_attempt(struct cnre_entry *entry, const struct load *load, int64_t ended_ns);
 /* R8: a failed load is ABSENT with a new generation and an error class; nothing is cached, all waiters are woken. */
 void object_fail(struct manager *manager, struct cnre_entry *entry, enum cnre_load_error error);
 /* Its bytes count as used, or no longer; it counts as resident, or no longer. */
@@ -138,13 +167,40 @@ int evict_find_room(struct manager *manager, uint32_t owner);
 /* A slab for an object: within the budget, by policy order, and as a last resort by emptying a window (R15). */
 int evict_take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_place);
 
-/* ---- load.c ---- */
+/* ---- load.c: a slab, and what becomes of it ---- */
 
 int load_open_all(struct manager *manager, uint32_t loads_max);
-/* Begins the load of an ABSENT object: 0, or -ENOSPC when no slab can be had now. */
+/* Begins the load of an ABSENT object: 0, or -ENOSPC when no slab can be had now. After pump.c has asked the drives. */
 int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is_prefetch);
-/* R16: a read that its drive did not answer in time fails its object now. 0 or -ENOSPC: not now. */
-int load_expire(struct load *load, int64_t now_ns);
+void load_arrived(struct load *load);          /* every byte is there */
+void load_fail(struct load *load, int status); /* no replica is left */
+void load_free(struct load *load);
+
+/* ---- load_parts.c: reads, and other replicas ---- */
+
+/* 1: each drive of the split has room for one more read. */
+int load_has_room(const struct manager *manager, const struct replica_split *split);
+void load_submit(struct load *load, const struct replica_split *split);
+/* The bytes that arrived are not the object's: 0 another replica is asked, -EBADMSG there is none left. */
+int load_read_other(struct load *load);
+/* Those that wait for room on the drive of another replica. */
+void load_retry_waiting(struct manager *manager);
+
+/* ---- load_late.c: time-outs ---- */
+
+/*
+ * R16: gives a read up whose drive did not answer in time. While another replica is there its object goes back to where it
+ * was before, and is demanded anew; else it fails. When to look again.
+ */
+int64_t load_expire(struct load *load, int64_t now_ns);
+/* The parts that were late are over: nobody waits for them, and the slab is room again. */
+void load_end_late(struct load *load);
+
+/* ---- load_log.c ---- */
+
+void load_log_failure(struct load *load, int status);
+void load_log_mismatch(struct load *load, uint64_t expected);
+void load_log_failover(struct load *load, int64_t ns);
 
 /* ---- pump.c ---- */
 

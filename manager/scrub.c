@@ -66,6 +66,7 @@ static void report_damage(struct scrub *scrub, uint64_t expected)
 	const struct model_object *object = &scrub->pin.catalog->object[scrub->pin.object];
 
 	cnre_counter_add(&scrub->manager->counters->digest_errors, 1);
+	residency_suspect(scrub->manager, scrub->owner);
 	CNRE_CHECK(scrub->damaged_count < SCRUB_DAMAGED_MAX); /* begin() waits otherwise */
 	scrub->damaged[scrub->damaged_count++] = (struct damaged){scrub->owner, scrub->pin.generation};
 	evict_damaged(scrub);

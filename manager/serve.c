@@ -11,6 +11,7 @@
 #include "manager/channel.h"
 #include "manager/digest.h"
 #include "manager/directory.h"
+#include "manager/drive.h"
 #include "manager/feed.h"
 #include "manager/fence.h"
 #include "manager/guard.h"
@@ -369,7 +370,10 @@ static void decide_loads(struct manager *manager)
 
 	loader_get_status(manager->loader, &loader);
 	pool_get_status(manager->pool, &pool);
-	manager->loads_most = loader.reads_in_flight_max * loader.drives;
+	/* A mirror's drive is known only when its first copy is proven. */
+	if (manager->settings != NULL)
+		loader.drives += manager->settings->mirror.count;
+	manager->loads_most = loader.reads_in_flight_max * (loader.drives < LOADER_DRIVES_MAX ? loader.drives : LOADER_DRIVES_MAX);
 	manager->loads_max = manager->loads_most = reservation_loads(manager, pool.windows);
 }
 
@@ -450,6 +454,9 @@ static int open_memory(struct manager *manager, const struct serve_setup *setup,
 {
 	int r = open_loader(manager, setup, message);
 
+	if (r < 0)
+		return r;
+	r = drive_open_all(manager, setup->drive_weights, message, SERVE_MESSAGE_BYTES);
 	if (r < 0)
 		return r;
 	r = open_pool(manager, setup, message);
@@ -562,6 +569,7 @@ static int turn(struct manager *manager)
 	loop_poll(manager->loop);
 	busy |= channel_serve_all(manager);
 	busy |= kv_turn(manager);
+	drive_tick(manager, cnre_clock_now_ns());
 	residency_pump(manager);
 	warm_pump(manager); /* after what anybody asked for */
 	busy |= survey_pump(manager);
@@ -581,6 +589,7 @@ static void sleep_until_needed(struct manager *manager)
 {
 	int64_t deadline_ns = earlier(residency_deadline_ns(manager), listener_deadline_ns(manager));
 
+	deadline_ns = earlier(deadline_ns, drive_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, scrub_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, warm_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, measure_deadline_ns(manager));
@@ -710,6 +719,7 @@ void serve_close(struct manager *manager)
 	if (manager->loader != NULL && loader_drain(manager->loader, STOP_DRAIN_NS) < 0)
 		leave_reads_behind(manager);
 	manager->loader = loader_close(manager->loader); /* waits for reads: their memory must not go before them */
+	drive_close_all(manager);
 	fence_close(manager);
 	kv_close(manager);
 	finish_cleanups(manager);

@@ -26,6 +26,7 @@ struct serve_setup {
 	int64_t read_timeout_ns;          /* of a drive; 0: none */
 	const char *digests;              /* manifest; NULL: none */
 	int64_t scrub_ns;                 /* 0: off */
+	const char *drive_weights;        /* of the primary and its mirrors; NULL: measured */
 };
 
 /*

@@ -65,6 +65,7 @@ struct settings {
 	uint64_t scrub_ns;                /* 0: off */
 	uint32_t reads_in_flight;         /* per drive; 0: measured */
 	uint64_t read_timeout_ns;         /* 0: never */
+	const char *drive_weights;        /* NULL: measured */
 	uint64_t kv_ram_bytes;            /* 0: KV prefixes are not kept */
 	uint64_t kv_disk_bytes;           /* 0: as much as there is */
 	uint64_t kv_staging_bytes;        /* of each client in each namespace */

@@ -26,8 +26,8 @@ void stall_begin(struct stalls *stalls, uint32_t drive, const char *path, int64_
 	stall->path = path;
 	cnre_log(
 		CNRE_LOG_ERROR,
-		"drive of %.300s: no answer for %.1f s (--read-timeout): what needs it fails, nothing more is sent to it, other "
-		"drives go on: check the drive, its cable or its network; reads begin again when it answers",
+		"drive of %.300s: no answer for %.1f s: what needs it is read from other replicas or fails (--read-timeout), nothing more is sent to it, "
+		"other drives go on: check the drive, its cable or its network; reads begin again when it answers",
 		path, seconds_since(since_ns));
 }
 

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads that do not come back (R16). A read cannot be taken back: its slab belongs to the kernel until it is over, and a
+ * successor must know that (R21), so the slab is remembered in the state segment before the entry changes. Then, where other
+ * drives have all of the object, it is ABSENT with the same generation, as after an adoption: who waits sees no failure, and
+ * the demand is queued again for another slab (R2: in its own slab late bytes could land at any time). Else it fails.
+ *
+ * Crash note: killed after fence_remember, the entry is LOADING and its slab in quarantine, which adoption knows already;
+ * killed after the entry changed, the ledgers still say who wants the object (R7).
+ */
+#include "manager/residency_inner.h"
+
+#include "base/clock.h"
+#include "manager/fence.h"
+
+#include <errno.h>
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Whether what is out on these drives can be had from others that are well. */
+static int can_move(const struct load *load, uint32_t drives)
+{
+	struct manager *manager = load->manager;
+	const struct served_model *model = model_of(manager, load->owner);
+	struct drive_bans bans = load->bans;
+	struct replica_split split;
+
+	bans.drives |= drives;
+	bans.only = DRIVE_ANY;
+	return drive_split(manager, model, load->owner - model->first_owner, &load->plan, &bans, &split) == 0 &&
+	       split.rank <= REPLICA_SPARE;
+}
+
+/* Time in which this process could not run counts against no drive. */
+static int64_t due_ns_of(const struct load *load, const struct load_part *part, int64_t now_ns)
+{
+	const struct manager *manager = load->manager;
+	int64_t since_ns = later(part->read.submitted_ns, manager->residency->awake_since_ns);
+	int64_t last_ns = manager->read_timeout_ns > 0 ? since_ns + manager->read_timeout_ns : CNRE_NEVER;
+	int64_t first_ns = since_ns + part->patience_ns;
+
+	if (first_ns >= last_ns || load->is_late || !drive_has_replicas(manager))
+		return last_ns;
+	return first_ns > now_ns || can_move(load, 1u << part->drive) ? first_ns : last_ns;
+}
+
+static void begin_stall(struct load *load, struct load_part *part)
+{
+	struct manager *manager = load->manager;
+	uint32_t run = 0;
+
+	while (run + 1 < part->read.run_count && part->read.run_got[run] >= part->read.run[run].needed_bytes)
+		run++; /* to the first whose bytes did not come */
+	part->is_late = 1;
+	stall_begin(&manager->residency->stalls, part->drive,
+		    loader_file_path(manager->loader, part->read.run[run].file), part->read.submitted_ns);
+	drive_stalled(manager, part->drive);
+}
+
+/* Nobody's attempt failed: the generation stays (R8), and who waits sleeps on. */
+static void move(struct load *load, int64_t now_ns)
+{
+	struct manager *manager = load->manager;
+	struct residency *residency = manager->residency;
+	struct cnre_entry *entry = entry_of(manager, load->owner);
+
+	object_settle(entry, cnre_word_generation(object_word(entry)), CNRE_LOAD_OK, CNRE_STATE_ABSENT);
+	if (!is_leased(manager, load->owner))
+		return; /* a prefetch, or who wanted it has gone */
+	residency->moved_ns[load->owner] = load->begun_ns;
+	residency->demanded_ns[load->owner] = now_ns;
+	queue_push_again(residency->queue, load->owner);
+}
+
+static void fail_late(struct load *load, int64_t now_ns)
+{
+	struct manager *manager = load->manager;
+	struct cnre_entry *entry = entry_of(manager, load->owner);
+
+	object_note_attempt(entry, load, now_ns);
+	object_fail(manager, entry, CNRE_LOAD_ETIMEDOUT);
+	cnre_counter_add(&manager->counters->loads_timed_out, 1);
+}
+
+/* 0, or -ENOSPC: more slabs would be in quarantine than the state segment has room for: then it is given up later. */
+static int give_up(struct load *load, uint32_t drives, int64_t now_ns)
+{
+	struct manager *manager = load->manager;
+	struct residency *residency = manager->residency;
+	int r = fence_remember(manager, load->place, slab_bytes_of(manager, load->owner));
+
+	if (r < 0)
+		return r;
+	pool_pass(manager->pool, load->place, FENCE_OWNER); /* the object may get another slab; nobody can evict this one */
+	policy_remove(residency->policy, load->owner); /* its slab stays charged; it may be loaded again beside it */
+	residency->prefetched[load->owner] = 0;
+	residency->prefetches_active -= (uint32_t)load->is_prefetch;
+	load->is_prefetch = 0;
+	if (can_move(load, drives))
+		move(load, now_ns);
+	else
+		fail_late(load, now_ns);
+	load->is_late = 1;
+	return 0;
+}
+
+int64_t load_expire(struct load *load, int64_t now_ns)
+{
+	int64_t next_ns = CNRE_NEVER;
+	uint32_t drives = 0;
+
+	for (uint32_t i = 0; i < load->part_count; i++) {
+		const struct load_part *part = &load->part[i];
+		int64_t due_ns = part->is_out && !part->is_late ? due_ns_of(load, part, now_ns) : CNRE_NEVER;
+
+		if (due_ns > now_ns)
+			next_ns = earlier(next_ns, due_ns);
+		else
+			drives |= 1u << part->drive;
+	}
+	if (drives == 0)
+		return next_ns;
+	if (!load->is_late && give_up(load, drives, now_ns) < 0)
+		return earlier(next_ns, now_ns + RESIDENCY_EXPIRE_RETRY_NS);
+	for (uint32_t i = 0; i < load->part_count; i++) {
+		struct load_part *part = &load->part[i];
+
+		if (!part->is_out || part->is_late || (drives >> part->drive & 1) == 0)
+			continue;
+		drive_left(load->manager, part->drive);
+		begin_stall(load, part);
+	}
+	return next_ns;
+}
+
+void load_end_late(struct load *load)
+{
+	struct manager *manager = load->manager;
+
+	fence_forget(manager, load->place);
+	object_discharge(manager, load->owner);
+	pool_give(manager->pool, load->place);
+	load_free(load);
+}
