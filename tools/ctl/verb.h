@@ -56,6 +56,7 @@ extern const struct verb verb_status;
 extern const struct verb verb_stats;
 extern const struct verb verb_clients;
 extern const struct verb verb_layers;
+extern const struct verb verb_drives;
 extern const struct verb verb_kv;
 extern const struct verb verb_set;
 extern const struct verb verb_policy;
