@@ -162,18 +162,24 @@ static void blame_drive(struct manager *manager, uint32_t number, uint32_t file,
 	say_degraded(manager, "drive of", file, &drive->health);
 }
 
-/* A drive's own errors degrade the drive; only what lies elsewhere too is worth the trouble. */
-static void blame_file(struct manager *manager, uint32_t number, uint32_t file, int status, int64_t now_ns)
+static void note_degraded_file(struct manager *manager, uint32_t number, uint32_t file)
 {
 	struct drives *drives = manager->drives;
-	struct drive_file *known = &drives->file[file];
+	const struct drive_file *known = &drives->file[file];
 
-	if (!drives->drive[number].is_replicated || !health_failed(&known->health, status, now_ns))
-		return;
 	drives->degraded_files++;
 	if (!drives->drive[number].health.is_degraded) /* else that was said */
 		say_degraded(manager, "file", file, &known->health);
 	drive_count_degraded(manager);
+}
+
+/* Only what lies elsewhere too is worth the trouble. */
+static void blame_file(struct manager *manager, uint32_t number, uint32_t file, int status, int64_t now_ns)
+{
+	struct drives *drives = manager->drives;
+
+	if (drives->drive[number].is_replicated && health_failed(&drives->file[file].health, status, now_ns))
+		note_degraded_file(manager, number, file);
 }
 
 void drive_read_done(struct manager *manager, uint32_t number, const struct loader_read *read, int status)
@@ -211,10 +217,18 @@ void drive_stalled(struct manager *manager, uint32_t number)
 
 void drive_mismatched(struct manager *manager, uint32_t file)
 {
-	uint32_t number = drive_of_file(manager, file);
+	manager->drives->drive[drive_of_file(manager, file)].errors[DRIVE_ERROR_DIGEST]++;
+}
 
-	manager->drives->drive[number].errors[DRIVE_ERROR_DIGEST]++;
-	blame_file(manager, number, file, -EBADMSG, cnre_clock_now_ns());
+/* Its other reads succeed, which says nothing of the bytes; so it is counted apart, and for good. */
+void drive_proven_wrong(struct manager *manager, uint32_t file)
+{
+	struct drive_file *known = &manager->drives->file[file];
+
+	if (known->proven_wrong < HEALTH_ERRORS_MAX)
+		known->proven_wrong++;
+	if (known->proven_wrong == HEALTH_ERRORS_MAX && health_degrade(&known->health, -EBADMSG, cnre_clock_now_ns()))
+		note_degraded_file(manager, drive_of_file(manager, file), file);
 }
 
 void drive_left(struct manager *manager, uint32_t number)

@@ -65,8 +65,10 @@ int64_t drive_patience_ns(const struct manager *manager, uint32_t drive, uint64_
 /* A part came back: its bytes count, and what it says of its drive and its files. */
 void drive_read_done(struct manager *manager, uint32_t drive, const struct loader_read *read, int status);
 void drive_stalled(struct manager *manager, uint32_t drive);
-/* An object was not what it ought to be, and this replica alone had given all of a run. */
+/* An object was not what it ought to be, and this file gave its bytes alone. */
 void drive_mismatched(struct manager *manager, uint32_t file);
+/* And another replica had the right ones: after HEALTH_ERRORS_MAX times it is degraded. */
+void drive_proven_wrong(struct manager *manager, uint32_t file);
 /* A load left this drive for another replica. */
 void drive_left(struct manager *manager, uint32_t drive);
 /* And was READY so long after its first read. */

@@ -27,6 +27,7 @@ struct drive_probe {
 struct drive_file {
 	struct health health;
 	uint64_t bad_off;                     /* where its last error was */
+	uint32_t proven_wrong;                /* times that another replica had the right bytes; no read takes it back */
 };
 
 struct drive {

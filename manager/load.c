@@ -111,6 +111,7 @@ static void slab_prepared(struct worker_job *job)
 		return;
 	}
 	manager->residency->suspect[load->owner] = 0;
+	load_prove(load);
 	publish(load);
 }
 
@@ -130,7 +131,7 @@ static void fill(struct load *load, uint32_t owner, uint64_t place, int is_prefe
 
 	load->is_late = load->is_waiting = 0;
 	load->bans = (struct drive_bans){.only = DRIVE_ANY};
-	load->tried = 0;
+	load->tried = load->wrong_count = 0;
 	load->error = (struct load_error){.attempts = residency->moved_ns[owner] != 0};
 	load->begun_ns = residency->moved_ns[owner] != 0 ? residency->moved_ns[owner] : cnre_clock_now_ns();
 	load->ended_ns = load->begun_ns;

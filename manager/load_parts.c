@@ -163,7 +163,7 @@ void load_retry_waiting(struct manager *manager)
 	}
 }
 
-/* The only files that bytes came from; more than one drive gave some, and nobody can tell whose are wrong. */
+/* Where more than one drive gave some, nobody can tell whose are wrong. */
 static void blame_for_mismatch(struct load *load, const struct served_model *model)
 {
 	const struct loader_read *read = &load->part[0].read;
@@ -173,12 +173,21 @@ static void blame_for_mismatch(struct load *load, const struct served_model *mod
 	for (uint32_t i = 0; i < read->run_count; i++) {
 		const struct shard_files *files = &model->files_of_shard[load->plan.run[i].shard];
 
-		for (uint32_t k = 0; k < files->count && files->count > 1; k++)
+		for (uint32_t k = 0; k < files->count; k++)
 			if (files->file[k] == read->run[i].file)
 				load->tried |= 1u << k;
-		if (i == 0 || read->run[i].file != read->run[i - 1].file)
-			drive_mismatched(load->manager, read->run[i].file);
+		if (i > 0 && read->run[i].file == read->run[i - 1].file)
+			continue;
+		drive_mismatched(load->manager, read->run[i].file);
+		if (load->wrong_count < LOADER_REPLICAS_MAX)
+			load->wrong_file[load->wrong_count++] = read->run[i].file;
 	}
+}
+
+void load_prove(const struct load *load)
+{
+	for (uint32_t i = 0; load->is_hashed && i < load->wrong_count; i++)
+		drive_proven_wrong(load->manager, load->wrong_file[i]);
 }
 
 int load_read_other(struct load *load)

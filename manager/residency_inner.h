@@ -58,6 +58,7 @@ struct load {
 	int is_late;                /* given up, and parts are still out */
 	struct drive_bans bans;     /* replicas that came to nothing */
 	uint32_t tried;             /* bit by replica: read alone, since the digest was wrong */
+	uint32_t wrong_count, wrong_file[LOADER_REPLICAS_MAX]; /* files that gave such bytes alone */
 	struct load_error error;
 	int status;                 /* of this attempt: the first error */
 	int64_t begun_ns, ended_ns; /* the first submission, of an attempt that was given up too; the last completion */
@@ -183,6 +184,8 @@ int load_has_room(const struct manager *manager, const struct replica_split *spl
 void load_submit(struct load *load, const struct replica_split *split);
 /* The bytes that arrived are not the object's: 0 another replica is asked, -EBADMSG there is none left. */
 int load_read_other(struct load *load);
+/* They are, after a replica had given others. */
+void load_prove(const struct load *load);
 /* Those that wait for room on the drive of another replica. */
 void load_retry_waiting(struct manager *manager);
 

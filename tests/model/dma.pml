@@ -15,6 +15,10 @@
  * mutant M_REUSE assert       adoption takes the slab of a LOADING object for free
  * mutant M_PRIVATE assert     the quarantine is in private memory; the second death forgets it
  * mutant M_LATEQUARANTINE assert   the directory is changed before the quarantine is in the state segment
+ * mutant M_LATEFREE assert    a read that is given up leaves its slab free
+ * mutant M_LATEAFTER assert   the entry changes before the slab is remembered in the state segment
+ * mutant M_LATEPRIVATE assert the slab is remembered in private memory only
+ * mutant M_LATESAME assert    the object is loaded anew into the same slab, beneath the read that was given up
  * mutant M_UNBOUND assert -DINPLACE   reload in place without binding the slab until the fence
  * mutant M_TRANSFORM assert -DINPLACE   reload in place, and the parts are then moved within the slab
  */
@@ -36,11 +40,12 @@ mtype state[2] = ABSENT;
 byte place[2] = NOWHERE;
 byte content[2] = GARBAGE;
 bool quarantine[2];                     /* until the fence of the incarnation that read into it */
+bool late[2];                           /* likewise, by fence_remember: until its own reads are over */
 
 /* The kernel: chunks under way, by slab * 2 + object; of this incarnation and of dead ones. */
 byte mine[4], dead[4];
 bool manager_dies;
-byte deaths, failures;
+byte deaths, failures, stalls;
 
 #define FLYING(s) (mine[(s) * 2] + mine[(s) * 2 + 1] + dead[(s) * 2] + dead[(s) * 2 + 1])
 #define OLD(s) (dead[(s) * 2] + dead[(s) * 2 + 1])
@@ -69,6 +74,26 @@ end:	do
 	od
 }
 
+/* load_late.c give_up, move. */
+inline give_up(o, s)
+{
+#if defined(M_LATEFREE)
+	state[o] = ABSENT
+#elif defined(M_LATEAFTER)
+	state[o] = ABSENT;
+	late[s] = true
+#elif defined(M_LATEPRIVATE)
+	private[s] = true;
+	state[o] = ABSENT
+#elif defined(M_LATESAME)
+	content[s] = PLAIN(o);
+	state[o] = READY
+#else
+	late[s] = true;
+	state[o] = ABSENT
+#endif
+}
+
 /* loader_submit ... finish_if_over: done is called when no chunk is under way any more, failed or not. */
 inline read(o, s)
 {
@@ -84,6 +109,8 @@ inline read(o, s)
 #else
 	:: atomic { failures < 1 && mine[s * 2 + o] == 0 -> failures++; state[o] = ABSENT }
 #endif
+	:: atomic { stalls < 1 && mine[s * 2 + o] > 0 -> stalls++ };
+		give_up(o, s)
 	fi
 }
 
@@ -133,7 +160,7 @@ inline begin(o, s)
 	read(o, s)
 #endif
 }
-#define BEGIN(o, s) :: state[o] == ABSENT && !USED(s) && !quarantine[s] && !private[s] -> begin(o, s)
+#define BEGIN(o, s) :: state[o] == ABSENT && !USED(s) && !quarantine[s] && !late[s] && !private[s] -> begin(o, s)
 
 active proctype manager()
 {
@@ -146,8 +173,11 @@ end:		do
 		/* the fence: nothing of a dead incarnation can arrive any more */
 		:: atomic { quarantine[0] && OLD(0) == 0 -> quarantine[0] = false }
 		:: atomic { quarantine[1] && OLD(1) == 0 -> quarantine[1] = false }
-		:: atomic { private[0] && OLD(0) == 0 -> private[0] = false }
-		:: atomic { private[1] && OLD(1) == 0 -> private[1] = false }
+		:: atomic { private[0] && FLYING(0) == 0 -> private[0] = false }
+		:: atomic { private[1] && FLYING(1) == 0 -> private[1] = false }
+		/* load_end_late, or the fence of the incarnation that gave it up */
+		:: atomic { late[0] && FLYING(0) == 0 -> late[0] = false }
+		:: atomic { late[1] && FLYING(1) == 0 -> late[1] = false }
 		:: state[0] == READY && !quarantine[place[0]] -> state[0] = ABSENT
 		:: state[1] == READY && !quarantine[place[1]] -> state[1] = ABSENT
 		BEGIN(0, 0) BEGIN(0, 1) BEGIN(1, 0) BEGIN(1, 1)

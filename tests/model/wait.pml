@@ -8,6 +8,7 @@
  * The manager may be killed at any step and is followed by one that adopts (designed; not in this release).
  *
  * good   -                    one manager death, one client death, one failed read
+ * good   -DMOVES=1            and one read that is given up: its object is ABSENT again, the generation as it was
  * good   -DDEATHS=2           two manager deaths, so that one may fall into adoption
  * good   -DROUNDS=2 -DDEATHS=0 -DEVICTIONS=2   each client asks twice
  * good   -DOBJECTS=2          two objects and one slab
@@ -21,6 +22,8 @@
  * mutant M_SAMEGENERATION stuck  a failure leaves the generation as it was
  * mutant M_NOGENERATION stuck the waiter does not compare generations
  * mutant M_FIRSTGENERATION assert the waiter compares with a generation seen before its lease was up
+ * mutant M_MOVENOQUEUE stuck -DMOVES=1   what is given up is not demanded anew
+ * mutant M_MOVEGENERATION assert -DMOVES=1   giving up moves the generation, as a failure does
  * mutant M_DROPDEAD stuck     the end of a session drops its queued demands, which others joined
  * mutant M_DROPSTARTER stuck  a queued demand is dropped when its starter gave up, whoever else holds a lease
  * mutant M_ADOPTNOWAKE stuck  adoption does not wake every word
@@ -39,6 +42,9 @@
 #endif
 #ifndef ROUNDS
 #define ROUNDS 1
+#endif
+#ifndef MOVES
+#define MOVES 0
 #endif
 #define FAILURES 1
 #define KILLS 1
@@ -59,7 +65,7 @@ bool asleep[2];                 /* in the kernel's futex queue of the word of wa
 bool alive[2] = true, ended[2];
 byte failed[OBJECTS];           /* reads that really failed: for the claim */
 bool manager_dies;
-byte deaths, kills, giveups, failures, evictions;
+byte deaths, kills, giveups, failures, evictions, moves;
 
 #define LEASED_BY(c, o) (!ended[c] && (leases[c] & (1 << (o))))
 #define LEASED(o) (LEASED_BY(0, o) || LEASED_BY(1, o))
@@ -195,6 +201,27 @@ inline evict(o)
 	end_evicting(o)
 }
 
+/* load_late.c: a read that did not come back; another drive has the object. */
+inline move(o)
+{
+#ifdef M_MOVEGENERATION
+	SETTLE(STORE(o, ABSENT, generation[o] + 1), WAKE(o));
+#else
+	SETTLE(STORE(o, ABSENT, generation[o]), WAKE(o));
+#endif
+#ifndef M_MOVENOQUEUE
+	scan(o);
+	atomic {
+		if
+		:: found -> found = false; queued[o] = true
+		:: else
+		fi
+	}
+#else
+	skip
+#endif
+}
+
 /* pump_slot, begin_load, read_done, publish, fail. */
 inline load(o)
 {
@@ -207,6 +234,8 @@ inline load(o)
 #else
 		SETTLE(STORE(o, ABSENT, generation[o] + 1); failed[o]++, WAKE_FAIL(o))
 #endif
+	:: atomic { moves < MOVES -> moves++ };
+		move(o)
 	fi
 }
 

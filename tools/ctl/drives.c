@@ -91,7 +91,7 @@ static void print_drive(FILE *out, struct fields *fields, const json_t *drive)
 static void print_summary(FILE *out, struct fields *fields, const json_t *answer)
 {
 	uint64_t failovers = fields_number(fields, answer, "failovers");
-	char text[2][FORMAT_BYTES];
+	char text[3][FORMAT_BYTES];
 
 	fprintf(out, "read       %s since the manager started, %s by managers before it\n",
 		format_bytes(fields_number(fields, answer, "bytes_read") - fields_number(fields, answer, "bytes_before"), text[0]),
@@ -103,7 +103,7 @@ static void print_summary(FILE *out, struct fields *fields, const json_t *answer
 	if (failovers > 0)
 		fprintf(out, "failovers  %s, the last in %s, the longest in %s\n", format_count(failovers, text[0]),
 			format_seconds(fields_real(fields, answer, "failover_last_s"), text[1]),
-			format_seconds(fields_real(fields, answer, "failover_most_s"), text[0]));
+			format_seconds(fields_real(fields, answer, "failover_most_s"), text[2]));
 }
 
 static void print(FILE *out, struct fields *fields, const json_t *answer)

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A checkpoint and its mirror on two drives: both serve, and when one fails in any way no client sees an error or a wrong
+ * byte; it is taken back when it is well again. Both failing is an error, and the manager lives. The drives are loop devices
+ * with file systems of their own; bytes are compared with the checkpoint by a reader of the test's own.
+ */
+#include "cnre/cnre.h"
+#include "tests/support/hung_drive.h"
+#include "tests/support/truth.h"
+#include "tests/support/world.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <time.h>
+#include <unistd.h>
+
+TestSuite(system_drives, .timeout = 200);
+
+enum { LAYERS = 4, EXPERTS = 16, ALL = LAYERS * EXPERTS, PRIMARY = 0, MIRROR = 1 };
+
+#define PATIENCE_NS 60000000000ll
+#define EXT4_IOC_SHUTDOWN_NUMBER 0x8004587dul /* _IOR('X', 125, __u32) */
+
+static struct world world;
+static struct hung_drives drives;
+static char model[2][160]; /* on each drive */
+
+/* ---- what the manager says of its drives ---- */
+
+static json_t *ask_drives(void)
+{
+	static char output[1 << 16];
+	json_t *answer;
+
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "drives", "--json", NULL}, output,
+			       sizeof output),
+		     0);
+	answer = json_loads(output, 0, NULL);
+	cr_assert_not_null(answer, "%s", output);
+	return answer;
+}
+
+static json_t *drive_of(json_t *answer, int which)
+{
+	json_t *drive;
+	size_t i;
+
+	json_array_foreach (json_object_get(answer, "drives"), i, drive)
+		if (strncmp(json_string_value(json_object_get(drive, "directory")), drives.drive[which].mount,
+			    strlen(drives.drive[which].mount)) == 0)
+			return drive;
+	return NULL;
+}
+
+static double number_of(int which, const char *key)
+{
+	json_t *answer = ask_drives();
+	double value = json_number_value(json_object_get(drive_of(answer, which), key));
+
+	json_decref(answer);
+	return value;
+}
+
+static int is_in_state(int which, const char *state)
+{
+	json_t *answer = ask_drives(), *drive = drive_of(answer, which);
+	const char *now = json_string_value(json_object_get(drive, "state"));
+	int is = now != NULL && strcmp(now, state) == 0;
+
+	json_decref(answer);
+	return is;
+}
+
+static int mirror_is_well(void *context)
+{
+	(void)context;
+	return is_in_state(MIRROR, "ok");
+}
+
+static int primary_is_well(void *context)
+{
+	(void)context;
+	return is_in_state(PRIMARY, "ok");
+}
+
+/* Every byte that was read is some drive's. */
+static void expect_sum(void)
+{
+	json_t *answer = ask_drives(), *drive;
+	json_int_t sum = json_integer_value(json_object_get(answer, "bytes_before"));
+	size_t i;
+
+	json_array_foreach (json_object_get(answer, "drives"), i, drive)
+		sum += json_integer_value(json_object_get(drive, "bytes"));
+	cr_expect_eq(sum, json_integer_value(json_object_get(answer, "bytes_read")));
+	cr_expect_eq((uint64_t)sum, world_stat(&world, "bytes_read"));
+	json_decref(answer);
+}
+
+/* ---- a world with two drives ---- */
+
+static int is_replicated(void *context)
+{
+	json_t *answer = ask_drives();
+	const char *weights = json_string_value(json_object_get(answer, "weights"));
+	int is = json_is_true(json_object_get(answer, "replicated")) && strcmp(weights, "measuring") != 0 &&
+		 json_number_value(json_object_get(drive_of(answer, MIRROR), "files")) > 0;
+
+	(void)context;
+	json_decref(answer);
+	return is;
+}
+
+static void skip_world(const char *reason)
+{
+	world_close(&world);
+	cr_skip("%s", reason);
+}
+
+static void begin(const char *const *shape, const char *const *more, unsigned megabytes)
+{
+	const char *options[24] = {"--model", model[PRIMARY], "--mirror", model[MIRROR], "--idle-exit", "2m"};
+	size_t count = 6;
+	const char *reason;
+
+	world_open(&world);
+	reason = hung_drives_open(&drives, world.directory, 2, megabytes);
+	if (reason != NULL)
+		skip_world(reason);
+	for (int i = 0; i < 2; i++)
+		(void)snprintf(model[i], sizeof model[i], "%s/model", drives.drive[i].mount);
+	(void)snprintf(world.model, sizeof world.model, "%s", model[PRIMARY]);
+	world_generate(&world, shape);
+	cr_assert_eq(world_run("/bin/cp", (const char *const[]){"-a", model[PRIMARY], model[MIRROR], NULL}, NULL, 0), 0);
+	sync();
+	for (; *more != NULL; more++)
+		options[count++] = *more;
+	cr_assert_gt(world_start(&world, options), 0);
+	cr_assert(world_wait_until(is_replicated, NULL, 30), "the mirror is not used");
+}
+
+static void begin_small(const char *weights)
+{
+	begin(NULL, (const char *const[]){"--drive-weights", weights, "--ram", "4M", NULL}, 32);
+}
+
+static void end(void)
+{
+	(void)world_stop(&world, SIGTERM);
+	hung_drives_close(&drives);
+	world_close(&world);
+}
+
+static struct cnre *attach(void)
+{
+	struct cnre_options options = {.size = sizeof options, .socket = world.socket, .timeout_ns = 20000000000};
+	struct cnre *client = NULL;
+	int r = cnre_attach(&client, model[PRIMARY], &options);
+
+	cr_assert_eq(r, 0, "attach: %s", strerror(-r));
+	return client;
+}
+
+static void reset(void)
+{
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "reset", NULL}, NULL, 0), 0);
+}
+
+/* Every expert once, from the drives; each has its right bytes. */
+static void read_all(struct cnre *client, const struct truth *truth)
+{
+	reset();
+	for (uint32_t i = 0; i < ALL; i++)
+		cr_assert_eq(truth_check_one(truth, client, i / EXPERTS, i % EXPERTS), 0, "expert %u", i);
+}
+
+static struct truth *open_truth(void)
+{
+	struct truth *truth;
+
+	cr_assert_eq(truth_open(&truth, model[PRIMARY]), 0);
+	return truth;
+}
+
+/* ---- both are well ---- */
+
+Test(system_drives, reads_are_divided_as_the_weights_say_and_add_up)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin_small("3:1");
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	cr_expect_leq(fabs(number_of(PRIMARY, "share") - 0.75), 0.05, "%.3f", number_of(PRIMARY, "share"));
+	cr_expect_eq(number_of(MIRROR, "coverage"), 1.0);
+	expect_sum();
+	cr_expect_eq(world_stat(&world, "failovers"), 0);
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+Test(system_drives, large_experts_are_read_from_both_drives_at_once)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin((const char *const[]){"--layers", "1", "--experts", "6", "--hidden", "1024", "--intermediate", "2048", NULL},
+	      (const char *const[]){"--drive-weights", "1:1", "--ram", "64M", NULL}, 72);
+	truth = open_truth();
+	client = attach();
+	for (uint32_t i = 0; i < 6; i++)
+		cr_assert_eq(truth_check_one(truth, client, 0, i), 0, "expert %u", i);
+	cr_expect_eq(number_of(PRIMARY, "reads"), 6);
+	cr_expect_eq(number_of(MIRROR, "reads"), 6);
+	cr_expect_leq(fabs(number_of(PRIMARY, "share") - 0.5), 0.01);
+	expect_sum();
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+/* ---- one fails ---- */
+
+static void expect_failed_over(const char *log)
+{
+	cr_expect_gt(world_stat(&world, "failovers"), 0);
+	cr_expect_eq(world_stat(&world, "load_errors"), 0, "nobody saw an error");
+	cr_expect(world_log_has(&world, "read from another replica"));
+	cr_expect(world_log_has(&world, log));
+	fprintf(stderr, "failovers %llu, %.1f ms each\n", (unsigned long long)world_stat(&world, "failovers"),
+		(double)world_stat(&world, "failover_ns") / 1e6 / (double)world_stat(&world, "failovers"));
+}
+
+static void expect_taken_back(struct cnre *client, const struct truth *truth, const char *log)
+{
+	double before = number_of(MIRROR, "bytes");
+
+	cr_assert(world_wait_until(mirror_is_well, NULL, 30), "it is not taken back");
+	cr_expect(world_log_has(&world, log));
+	read_all(client, truth);
+	cr_expect_gt(number_of(MIRROR, "bytes"), before);
+	expect_sum();
+}
+
+Test(system_drives, a_mirror_that_fails_with_eio_is_replaced_and_taken_back)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin_small("1:1");
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	faulty_drive_break(&drives.drive[MIRROR]);
+	read_all(client, truth);
+	expect_failed_over("degraded: Input/output error");
+	cr_expect(is_in_state(MIRROR, "degraded"));
+	cr_expect_eq(world_stat(&world, "replicas_degraded"), 1 + (uint64_t)number_of(MIRROR, "files_degraded"));
+	faulty_drive_heal(&drives.drive[MIRROR]);
+	expect_taken_back(client, truth, "it reads again, after");
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+Test(system_drives, a_primary_that_fails_is_replaced_as_well)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin_small("4:1");
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	faulty_drive_break(&drives.drive[PRIMARY]);
+	reset();
+	for (uint32_t i = 0; i < ALL; i++) {
+		struct cnre_expert expert;
+
+		cr_assert_eq(cnre_acquire(client, i / EXPERTS, i % EXPERTS, PATIENCE_NS, &expert), 0, "expert %u", i);
+		cr_assert_eq(cnre_release(client, &expert), 0);
+	}
+	expect_failed_over("degraded: Input/output error");
+	faulty_drive_heal(&drives.drive[PRIMARY]);
+	cr_assert(world_wait_until(primary_is_well, NULL, 30));
+	read_all(client, truth);
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+static void shut_down(const struct faulty_drive *drive)
+{
+	int fd = open(drive->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	unsigned how = 2; /* without writing the journal: as a drive that was pulled */
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(ioctl(fd, EXT4_IOC_SHUTDOWN_NUMBER, &how), 0, "%s", strerror(errno));
+	(void)close(fd);
+}
+
+Test(system_drives, a_mirror_that_is_pulled_is_replaced_and_taken_back_when_it_is_mounted_again)
+{
+	struct truth *truth;
+	struct cnre *client;
+	int r = -1;
+
+	begin_small("1:1");
+	truth = open_truth();
+	client = attach();
+	shut_down(&drives.drive[MIRROR]);
+	read_all(client, truth);
+	expect_failed_over("degraded:");
+	for (int i = 0; i < 50 && r < 0; i++) { /* a probe may hold a file for a moment */
+		r = umount(drives.drive[MIRROR].mount);
+		(void)usleep(r < 0 ? 100000 : 0);
+	}
+	cr_assert_eq(r, 0, "the manager keeps it busy: %s", strerror(errno));
+	cr_assert_eq(mount(drives.drive[MIRROR].device, drives.drive[MIRROR].mount, "ext4", 0, NULL), 0, "%s", strerror(errno));
+	expect_taken_back(client, truth, "it reads again, after");
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+static void shard_path(int which, char path[256])
+{
+	(void)snprintf(path, 256, "%s/model-00001-of-00001.safetensors", model[which]);
+	if (access(path, F_OK) < 0)
+		(void)snprintf(path, 256, "%s/model.safetensors", model[which]);
+}
+
+Test(system_drives, a_copy_that_is_cut_short_is_replaced_and_its_drive_is_not_blamed)
+{
+	struct truth *truth;
+	struct cnre *client;
+	char path[256];
+
+	begin_small("1:1");
+	truth = open_truth();
+	client = attach();
+	shard_path(MIRROR, path);
+	cr_assert_eq(truncate(path, 65536), 0);
+	read_all(client, truth);
+	expect_failed_over("file ");
+	cr_expect(is_in_state(MIRROR, "ok"));
+	cr_expect_gt(number_of(MIRROR, "files_degraded"), 0);
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+static void hang_and_go(const char *const *more)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin(NULL, more, 32);
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	truth_drop_cache(truth);
+	hung_drives_enter(&drives, world.manager);
+	hung_drives_stop(&drives, MIRROR);
+	read_all(client, truth);
+	expect_failed_over("no answer for");
+	cr_expect(is_in_state(MIRROR, "hangs"));
+	cr_expect_eq(world_stat(&world, "loads_timed_out"), 0);
+	hung_drives_go(&drives, MIRROR);
+	expect_taken_back(client, truth, "it answers again");
+	reset();
+	cr_expect_eq(world_stat(&world, "loads_in_flight"), 0);
+	cr_expect_eq(world_status(&world, "pool.used_bytes"), 0, "a slab leaked");
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+Test(system_drives, a_mirror_that_hangs_is_replaced_in_time_and_taken_back_when_it_answers)
+{
+	hang_and_go((const char *const[]){"--drive-weights", "1:1", "--ram", "4M", NULL});
+}
+
+Test(system_drives, the_same_where_a_read_has_all_the_time_there_is)
+{
+	hang_and_go((const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--read-timeout", "0", "--io", "pool", NULL});
+}
+
+/* ---- both fail ---- */
+
+Test(system_drives, where_both_fail_it_is_an_error_and_afterwards_all_is_well)
+{
+	struct truth *truth;
+	struct cnre *client;
+	struct cnre_expert expert;
+
+	begin_small("1:1");
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	truth_drop_cache(truth);
+	for (int i = 0; i < 2; i++)
+		faulty_drive_break(&drives.drive[i]);
+	reset();
+	for (uint32_t i = 0; i < ALL; i++)
+		cr_assert_eq(cnre_acquire(client, i / EXPERTS, i % EXPERTS, PATIENCE_NS, &expert), -EIO, "expert %u", i);
+	cr_expect_eq(world_stat(&world, "load_errors"), ALL);
+	cr_expect(world_log_has(&world, "no replica is left after 2 attempts"));
+	for (int i = 0; i < 2; i++)
+		faulty_drive_heal(&drives.drive[i]);
+	cr_assert(world_wait_until(primary_is_well, NULL, 30));
+	expect_taken_back(client, truth, "it reads again");
+	cr_expect_eq(world_stat(&world, "load_errors"), ALL);
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+/* ---- wrong bytes ---- */
+
+Test(system_drives, wrong_bytes_of_a_copy_are_found_and_the_other_one_is_read)
+{
+	static unsigned char noise[1 << 16];
+	struct truth *truth;
+	struct cnre *client;
+	char path[256];
+	int fd;
+
+	begin(NULL, (const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--verify", "load", NULL}, 32);
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	shard_path(MIRROR, path);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	cr_assert_geq(fd, 0);
+	memset(noise, 0x5a, sizeof noise);
+	for (off_t at = 1 << 19; at < 3 << 19; at += sizeof noise) /* experts, behind the dense part */
+		cr_assert_eq(pwrite(fd, noise, sizeof noise, at), (ssize_t)sizeof noise);
+	cr_assert_eq(fsync(fd), 0);
+	(void)close(fd);
+	read_all(client, truth);
+	cr_expect_gt(world_stat(&world, "digest_errors"), 0);
+	expect_failed_over("known is");
+	cr_expect_gt(number_of(MIRROR, "files_degraded"), 0);
+	cr_expect_eq(number_of(PRIMARY, "files_degraded"), 0);
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+Test(system_drives, weights_for_another_number_of_mirrors_are_refused)
+{
+	world_open(&world);
+	world_generate(&world, NULL);
+	cr_expect_eq(world_start(&world, (const char *const[]){"--drive-weights", "4:1", NULL}), -1);
+	cr_expect(world_log_has(&world, "--drive-weights 4:1: 2 weights, but 1 for the primary"));
+	cr_expect_eq(world_start(&world, (const char *const[]){"--drive-weights", "4:-1", NULL}), -1);
+	world_close(&world);
+}
