@@ -19,8 +19,10 @@
 #define DRIVE_SPARE_PART 16.0                 /* slower than this part of the fastest: used only when others fail */
 #define DRIVE_CHANGE_MIN 0.05                 /* a weight that moved by less stays as it is */
 #define DRIVE_SAMPLE_BYTES (8u << 20)         /* a speed is taken from so many bytes, */
-#define DRIVE_SAMPLE_NS 100000000ll           /* and so much busy time */
-#define DRIVE_SAMPLE_PART 0.25                /* of a speed that the newest sample makes up */
+#define DRIVE_SAMPLE_NS 500000000ll           /* and so much busy time: the first after a pause may come from its cache */
+#define DRIVE_SAMPLE_PART 0.25                /* of a speed that the newest sample makes up, where the drive was busy nearly all */
+#define DRIVE_SAMPLE_BUSY 0.8                 /* this part of the time; else it may have answered from what it had gathered while */
+#define DRIVE_SAMPLE_IDLE_PART 0.0625         /* it was idle, and the sample counts less */
 #define DRIVE_PROBE_READS 8u                  /* of a drive whose speed is unknown, */
 #define DRIVE_PROBE_BYTES (4u << 20)          /* so many bytes each: a demand may have to wait behind one, */
 #define DRIVE_PROBE_NS 500000000ll            /* and no further one begins after this */

@@ -35,6 +35,7 @@ struct drive {
 	double weight;                        /* in force; 0: a spare */
 	uint64_t sampled_bytes;               /* of the loader's count, at the last sample */
 	int64_t sampled_ns;                   /* likewise, of its busy time */
+	int64_t sample_begun_ns;              /* when that was */
 	struct health health;
 	uint32_t bad_file;                    /* whose read failed last */
 	int is_replicated;                    /* holds a shard that lies on another drive too */

@@ -73,24 +73,41 @@ void drive_measure_unknown(struct manager *manager)
 			drive_probe_speed(manager, i);
 }
 
+static double part_of_sample(const struct drive *drive, int64_t busy_ns, int is_probe, int64_t now_ns)
+{
+	int64_t window_ns = now_ns - drive->sample_begun_ns;
+
+	if (drive->speed == 0 || is_probe)
+		return drive->speed == 0 ? 1 : DRIVE_SAMPLE_PART;
+	return (double)busy_ns >= DRIVE_SAMPLE_BUSY * (double)window_ns ? DRIVE_SAMPLE_PART : DRIVE_SAMPLE_IDLE_PART;
+}
+
+static void begin_sample(struct drive *drive, const struct loader_drive_status *status, int64_t now_ns)
+{
+	drive->sampled_bytes = status->bytes;
+	drive->sampled_ns = status->busy_ns;
+	drive->sample_begun_ns = now_ns;
+}
+
 /* What arrived in the time in which reads were out: with little to do a drive is no slower for it. */
 void drive_sample(struct manager *manager, uint32_t number, int is_probe)
 {
 	struct drive *drive = &manager->drives->drive[number];
+	int64_t busy_ns, now_ns = cnre_clock_now_ns();
 	struct loader_drive_status status;
 	uint64_t bytes;
-	int64_t busy_ns;
-	double speed;
 
 	loader_get_drive(manager->loader, number, &status);
 	bytes = status.bytes - drive->sampled_bytes;
 	busy_ns = status.busy_ns - drive->sampled_ns;
-	if (bytes == 0 || busy_ns <= 0 || (!is_probe && (bytes < DRIVE_SAMPLE_BYTES || busy_ns < DRIVE_SAMPLE_NS)))
+	if (bytes == 0 || busy_ns <= 0) {
+		begin_sample(drive, &status, now_ns); /* the time of a pause is no part of a sample */
 		return;
-	speed = (double)bytes * 1e9 / (double)busy_ns;
-	drive->speed = drive->speed == 0 ? speed : drive->speed + DRIVE_SAMPLE_PART * (speed - drive->speed);
-	drive->sampled_bytes = status.bytes;
-	drive->sampled_ns = status.busy_ns;
+	}
+	if (!is_probe && (bytes < DRIVE_SAMPLE_BYTES || busy_ns < DRIVE_SAMPLE_NS))
+		return;
+	drive->speed += part_of_sample(drive, busy_ns, is_probe, now_ns) * ((double)bytes * 1e9 / (double)busy_ns - drive->speed);
+	begin_sample(drive, &status, now_ns);
 }
 
 static enum drive_weights what_is_known(const struct manager *manager)

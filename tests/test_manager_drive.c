@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights as people write them. What drives do needs drives: tests/test_system_drives.c. */
+/* Weights as people write them. What drives do needs drives: tests/test_system_replicas.c. */
 #include "manager/drive.h"
 
 #include <criterion/criterion.h>

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(system_drives, .timeout = 200);
+TestSuite(system_replicas, .timeout = 200);
 
 enum { LAYERS = 4, EXPERTS = 16, ALL = LAYERS * EXPERTS, PRIMARY = 0, MIRROR = 1 };
 
@@ -193,7 +193,7 @@ static struct truth *open_truth(void)
 
 /* ---- both are well ---- */
 
-Test(system_drives, reads_are_divided_as_the_weights_say_and_add_up)
+Test(system_replicas, reads_are_divided_as_the_weights_say_and_add_up)
 {
 	struct truth *truth;
 	struct cnre *client;
@@ -211,7 +211,7 @@ Test(system_drives, reads_are_divided_as_the_weights_say_and_add_up)
 	end();
 }
 
-Test(system_drives, large_experts_are_read_from_both_drives_at_once)
+Test(system_replicas, large_experts_are_read_from_both_drives_at_once)
 {
 	struct truth *truth;
 	struct cnre *client;
@@ -254,7 +254,7 @@ static void expect_taken_back(struct cnre *client, const struct truth *truth, co
 	expect_sum();
 }
 
-Test(system_drives, a_mirror_that_fails_with_eio_is_replaced_and_taken_back)
+Test(system_replicas, a_mirror_that_fails_with_eio_is_replaced_and_taken_back)
 {
 	struct truth *truth;
 	struct cnre *client;
@@ -275,7 +275,7 @@ Test(system_drives, a_mirror_that_fails_with_eio_is_replaced_and_taken_back)
 	end();
 }
 
-Test(system_drives, a_primary_that_fails_is_replaced_as_well)
+Test(system_replicas, a_primary_that_fails_is_replaced_as_well)
 {
 	struct truth *truth;
 	struct cnre *client;
@@ -311,7 +311,7 @@ static void shut_down(const struct faulty_drive *drive)
 	(void)close(fd);
 }
 
-Test(system_drives, a_mirror_that_is_pulled_is_replaced_and_taken_back_when_it_is_mounted_again)
+Test(system_replicas, a_mirror_that_is_pulled_is_replaced_and_taken_back_when_it_is_mounted_again)
 {
 	struct truth *truth;
 	struct cnre *client;
@@ -342,7 +342,7 @@ static void shard_path(int which, char path[256])
 		(void)snprintf(path, 256, "%s/model.safetensors", model[which]);
 }
 
-Test(system_drives, a_copy_that_is_cut_short_is_replaced_and_its_drive_is_not_blamed)
+Test(system_replicas, a_copy_that_is_cut_short_is_replaced_and_its_drive_is_not_blamed)
 {
 	struct truth *truth;
 	struct cnre *client;
@@ -388,19 +388,19 @@ static void hang_and_go(const char *const *more)
 	end();
 }
 
-Test(system_drives, a_mirror_that_hangs_is_replaced_in_time_and_taken_back_when_it_answers)
+Test(system_replicas, a_mirror_that_hangs_is_replaced_in_time_and_taken_back_when_it_answers)
 {
 	hang_and_go((const char *const[]){"--drive-weights", "1:1", "--ram", "4M", NULL});
 }
 
-Test(system_drives, the_same_where_a_read_has_all_the_time_there_is)
+Test(system_replicas, the_same_where_a_read_has_all_the_time_there_is)
 {
 	hang_and_go((const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--read-timeout", "0", "--io", "pool", NULL});
 }
 
 /* ---- both fail ---- */
 
-Test(system_drives, where_both_fail_it_is_an_error_and_afterwards_all_is_well)
+Test(system_replicas, where_both_fail_it_is_an_error_and_afterwards_all_is_well)
 {
 	struct truth *truth;
 	struct cnre *client;
@@ -430,7 +430,7 @@ Test(system_drives, where_both_fail_it_is_an_error_and_afterwards_all_is_well)
 
 /* ---- wrong bytes ---- */
 
-Test(system_drives, wrong_bytes_of_a_copy_are_found_and_the_other_one_is_read)
+Test(system_replicas, wrong_bytes_of_a_copy_are_found_and_the_other_one_is_read)
 {
 	static unsigned char noise[1 << 16];
 	struct truth *truth;
@@ -460,7 +460,7 @@ Test(system_drives, wrong_bytes_of_a_copy_are_found_and_the_other_one_is_read)
 	end();
 }
 
-Test(system_drives, weights_for_another_number_of_mirrors_are_refused)
+Test(system_replicas, weights_for_another_number_of_mirrors_are_refused)
 {
 	world_open(&world);
 	world_generate(&world, NULL);
