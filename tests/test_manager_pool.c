@@ -211,6 +211,27 @@ Test(manager_pool, slab_lies_in_the_memory_that_its_place_names)
 	end();
 }
 
+/* A late read lands in the slab; its object lives on in another one, and evicting that would free nothing here. */
+Test(manager_pool, a_slab_that_was_passed_on_is_not_emptied_in_its_former_owners_name)
+{
+	uint64_t late;
+
+	begin(MIB, MIB);
+	cr_assert_eq(take(7, 8 * KIB), 0);
+	late = world.place[7];
+	pool_pass(world.pool, late, 3);
+	world.busy[3] = 1;
+	cr_expect_eq(pool_owner_at(world.pool, late), 3);
+	cr_assert_eq(take(7, 8 * KIB), 0);
+	pool_evict_segment(world.pool, 0);
+	cr_expect_eq(world.evictions, 1);
+	cr_expect_eq(pool_owner_at(world.pool, late), 3);
+	cr_expect_eq(pool_owner_at(world.pool, world.place[7]), POOL_OWNER_NONE);
+	pool_give(world.pool, late);
+	cr_expect_eq(status().used_bytes, 0);
+	end();
+}
+
 Test(manager_pool, take_of_a_bad_size_is_einval)
 {
 	begin(MIB, MIB);

@@ -357,6 +357,7 @@ Test(system_replicas, a_copy_that_is_cut_short_is_replaced_and_its_drive_is_not_
 	expect_failed_over("file ");
 	cr_expect(is_in_state(MIRROR, "ok"));
 	cr_expect_gt(number_of(MIRROR, "files_degraded"), 0);
+	expect_sum(); /* what came before the end of the file counts */
 	cnre_detach(client);
 	truth_close(truth);
 	end();
@@ -396,6 +397,33 @@ Test(system_replicas, a_mirror_that_hangs_is_replaced_in_time_and_taken_back_whe
 Test(system_replicas, the_same_where_a_read_has_all_the_time_there_is)
 {
 	hang_and_go((const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--read-timeout", "0", "--io", "pool", NULL});
+}
+
+/* Each load has a part on both drives, and there are two places: the one that hangs may not have both. */
+Test(system_replicas, a_small_pool_keeps_a_place_for_loads_that_do_without_the_hung_drive)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin((const char *const[]){"--layers", "1", "--experts", "16", "--top-k", "2", "--hidden", "512", "--intermediate", "2800",
+				    NULL},
+	      (const char *const[]){"--drive-weights", "1:1", "--ram", "34M", NULL}, 160);
+	cr_assert_eq(world_status(&world, "pool.loads_max"), 2);
+	truth = open_truth();
+	client = attach();
+	hung_drives_enter(&drives, world.manager);
+	hung_drives_stop(&drives, MIRROR);
+	for (uint32_t i = 0; i < 12; i += 2) {
+		cr_assert_geq(cnre_prefetch(client, 0, (const uint32_t[]){i, i + 1}, 2), 0);
+		cr_assert_eq(truth_check_one(truth, client, 0, i), 0, "expert %u", i);
+	}
+	cr_expect_eq(world_stat(&world, "load_errors"), 0);
+	cr_expect(is_in_state(MIRROR, "hangs"));
+	hung_drives_go(&drives, MIRROR);
+	cr_assert(world_wait_until(mirror_is_well, NULL, 30));
+	cnre_detach(client);
+	truth_close(truth);
+	end();
 }
 
 /* ---- both fail ---- */
