@@ -385,8 +385,7 @@ int drive_open_all(struct manager *manager, const char *weights, char *message, 
 		free(drives);
 		return r;
 	}
-	for (uint32_t i = 0; i < LOADER_DRIVES_MAX; i++) {
-		drives->drive[i].weight = 1;
+	for (uint32_t i = 0; i < LOADER_DRIVES_MAX; i++) { /* no weight: until they are weighed the primary serves alone */
 		drives->drive[i].probe.manager = manager;
 		drives->drive[i].probe.drive = i;
 	}
