@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
@@ -48,31 +49,44 @@ static int is_on(const struct manager *manager, const struct shard_files *files,
 	return 0;
 }
 
-/* drive DRIVE_ANY: everything. */
-static struct coverage coverage_of(struct manager *manager, uint32_t drive)
+/* By shard of a model: one look at its objects, of which there are many more than shards. */
+static void add_objects(const struct served_model *model, const uint32_t *uses, struct coverage *of_shard)
+{
+	const struct model_catalog *catalog = model->catalog;
+
+	for (uint32_t i = 0; i < catalog->object_count; i++) {
+		const struct model_object *object = &catalog->object[i];
+
+		for (uint32_t role = 0; role < MODEL_ROLES; role++) {
+			double bytes = (double)catalog->shape[object->shape].part[role].bytes;
+
+			of_shard[object->piece[role].shard].bytes += bytes;
+			of_shard[object->piece[role].shard].used_bytes += bytes * uses[model->first_owner + i];
+		}
+	}
+}
+
+/* Of each drive, and in the last place of everything. Zeros where there is no memory: then nothing is said of it. */
+static void sum_up(struct manager *manager, struct coverage ret_coverage[LOADER_DRIVES_MAX + 1])
 {
 	const uint32_t *uses = feed_uses(manager);
-	struct coverage sum = {0};
 
 	for (uint32_t m = 0; m < manager->model_count; m++) {
 		const struct served_model *model = &manager->model[m];
-		const struct model_catalog *catalog = model->catalog;
+		struct coverage *of_shard = calloc(model->catalog->shard_count, sizeof *of_shard);
 
-		for (uint32_t i = 0; i < catalog->object_count; i++) {
-			const struct model_object *object = &catalog->object[i];
-
-			for (uint32_t role = 0; role < MODEL_ROLES; role++) {
-				double bytes = (double)catalog->shape[object->shape].part[role].bytes;
-
-				if (bytes == 0 || (drive != DRIVE_ANY &&
-						   !is_on(manager, &model->files_of_shard[object->piece[role].shard], drive)))
+		if (of_shard == NULL)
+			return;
+		add_objects(model, uses, of_shard);
+		for (uint32_t shard = 0; shard < model->catalog->shard_count; shard++)
+			for (uint32_t drive = 0; drive <= LOADER_DRIVES_MAX; drive++) {
+				if (drive < LOADER_DRIVES_MAX && !is_on(manager, &model->files_of_shard[shard], drive))
 					continue;
-				sum.bytes += bytes;
-				sum.used_bytes += bytes * uses[model->first_owner + i];
+				ret_coverage[drive].bytes += of_shard[shard].bytes;
+				ret_coverage[drive].used_bytes += of_shard[shard].used_bytes;
 			}
-		}
+		free(of_shard);
 	}
-	return sum;
 }
 
 struct holding { /* what a drive holds */
@@ -160,10 +174,10 @@ static void add_place(const struct manager *manager, uint32_t number, const stru
 	(void)json_object_set_new(json, "files_degraded", json_integer(holding.degraded));
 }
 
-static json_t *report_drive(struct manager *manager, uint32_t number, const struct coverage *all, uint64_t bytes)
+static json_t *report_drive(struct manager *manager, uint32_t number, const struct coverage *coverage, uint64_t bytes)
 {
 	const struct drive *drive = &manager->drives->drive[number];
-	struct coverage coverage = coverage_of(manager, number);
+	const struct coverage *all = &coverage[LOADER_DRIVES_MAX];
 	struct loader_drive_status status;
 	const char *state;
 	json_t *state_for, *json;
@@ -178,8 +192,8 @@ static json_t *report_drive(struct manager *manager, uint32_t number, const stru
 			 seconds(drive->read_ns), "bandwidth", drive->speed > 0 ? json_real(drive->speed) : json_null(),
 			 "in_flight", (json_int_t)status.reads, "chunks", (json_int_t)status.chunks, "errors",
 			 report_errors(drive), "failovers", (json_int_t)drive->left, "coverage",
-			 part_of(coverage.bytes, all->bytes), "coverage_used",
-			 part_of(coverage.used_bytes, all->used_bytes));
+			 part_of(coverage[number].bytes, all->bytes), "coverage_used",
+			 part_of(coverage[number].used_bytes, all->used_bytes));
 	if (json != NULL)
 		add_place(manager, number, &status, json);
 	return json;
@@ -203,11 +217,12 @@ json_t *report_drives(struct manager *manager)
 					      [DRIVE_WEIGHTS_DECLARED] = "declared"};
 	const struct drives *drives = manager->drives;
 	uint64_t total = cnre_counter_get(&manager->counters->bytes_read), bytes = total - drives->bytes_before;
-	struct coverage all = coverage_of(manager, DRIVE_ANY);
+	struct coverage coverage[LOADER_DRIVES_MAX + 1] = {0};
 	json_t *list = json_array();
 
+	sum_up(manager, coverage);
 	for (uint32_t i = 0; i < loader_drives(manager->loader); i++)
-		(void)json_array_append_new(list, report_drive(manager, i, &all, bytes));
+		(void)json_array_append_new(list, report_drive(manager, i, coverage, bytes));
 	return json_pack("{s:I, s:I, s:b, s:s, s:o, s:I, s:o, s:o, s:o}", "bytes_read", (json_int_t)total, "bytes_before",
 			 (json_int_t)drives->bytes_before, "replicated", drives->has_replicas, "weights",
 			 weights[drives->weights], "declared", report_declared(drives), "failovers",

@@ -33,6 +33,7 @@ enum { LAYERS = 4, EXPERTS = 16, ALL = LAYERS * EXPERTS, PRIMARY = 0, MIRROR = 1
 static struct world world;
 static struct hung_drives drives;
 static char model[2][160]; /* on each drive */
+static char digests[96];   /* the manifest, in the world's directory */
 
 /* ---- what the manager says of its drives ---- */
 
@@ -133,6 +134,7 @@ static void begin(const char *const *shape, const char *const *more, unsigned me
 	const char *reason;
 
 	world_open(&world);
+	(void)snprintf(digests, sizeof digests, "%s/digests", world.directory);
 	reason = hung_drives_open(&drives, world.directory, 2, megabytes);
 	if (reason != NULL)
 		skip_world(reason);
@@ -458,18 +460,12 @@ Test(system_replicas, where_both_fail_it_is_an_error_and_afterwards_all_is_well)
 
 /* ---- wrong bytes ---- */
 
-Test(system_replicas, wrong_bytes_of_a_copy_are_found_and_the_other_one_is_read)
+static void damage_mirror(void)
 {
 	static unsigned char noise[1 << 16];
-	struct truth *truth;
-	struct cnre *client;
 	char path[256];
 	int fd;
 
-	begin(NULL, (const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--verify", "load", NULL}, 32);
-	truth = open_truth();
-	client = attach();
-	read_all(client, truth);
 	shard_path(MIRROR, path);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	cr_assert_geq(fd, 0);
@@ -478,11 +474,119 @@ Test(system_replicas, wrong_bytes_of_a_copy_are_found_and_the_other_one_is_read)
 		cr_assert_eq(pwrite(fd, noise, sizeof noise, at), (ssize_t)sizeof noise);
 	cr_assert_eq(fsync(fd), 0);
 	(void)close(fd);
+}
+
+Test(system_replicas, wrong_bytes_of_a_copy_are_found_and_the_other_one_is_read)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin(NULL, (const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--verify", "load", NULL}, 32);
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	damage_mirror();
 	read_all(client, truth);
 	cr_expect_gt(world_stat(&world, "digest_errors"), 0);
 	expect_failed_over("known is");
 	cr_expect_gt(number_of(MIRROR, "files_degraded"), 0);
 	cr_expect_eq(number_of(PRIMARY, "files_degraded"), 0);
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+static int scrub_found_some(void *context)
+{
+	(void)context;
+	return world_stat(&world, "digest_errors") > 0;
+}
+
+static int all_are_right(void *context)
+{
+	struct truth *truth = open_truth();
+	struct cnre *client = context;
+	int right = 1;
+
+	for (uint32_t i = 0; i < ALL && right; i++)
+		right = truth_check_one(truth, client, i / EXPERTS, i % EXPERTS) == 0;
+	truth_close(truth);
+	return right;
+}
+
+/* Loads are not compared; what the scrub finds is, at its next load, and then the other copy is asked. */
+Test(system_replicas, what_the_scrub_finds_is_read_from_the_other_copy)
+{
+	struct cnre *client;
+	struct truth *truth;
+
+	begin(NULL, (const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--scrub", "5ms", "--verify", "load", "--digests",
+					  digests, NULL},
+	      32);
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	cnre_detach(client);
+	cr_assert_eq(world_stop(&world, SIGTERM), 0);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--model", model[PRIMARY], "--mirror", model[MIRROR], "--drive-weights",
+							       "1:1", "--ram", "4M", "--scrub", "5ms", "--digests", digests, NULL}),
+		     0);
+	cr_assert(world_wait_until(is_replicated, NULL, 30));
+	damage_mirror();
+	client = attach();
+	for (uint32_t i = 0; i < ALL; i++) {
+		struct cnre_expert expert;
+
+		cr_assert_eq(cnre_acquire(client, i / EXPERTS, i % EXPERTS, PATIENCE_NS, &expert), 0);
+		cr_assert_eq(cnre_release(client, &expert), 0);
+	}
+	cr_assert(world_wait_until(scrub_found_some, NULL, 30));
+	cr_assert(world_wait_until(all_are_right, client, 60), "wrong bytes stay");
+	cr_expect_gt(world_stat(&world, "failovers"), 0);
+	cr_expect_eq(world_stat(&world, "load_errors"), 0);
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
+/* ---- and the manager dies ---- */
+
+static int mirror_hangs(void *context)
+{
+	(void)context;
+	return is_in_state(MIRROR, "hangs");
+}
+
+static int nothing_is_quarantined(void *context)
+{
+	(void)context;
+	return world_status(&world, "pool.quarantined") == 0;
+}
+
+Test(system_replicas, a_manager_that_dies_beside_a_hung_drive_leaves_no_slab_and_no_wrong_byte)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin(NULL, (const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--keeper", "auto", NULL}, 32);
+	truth = open_truth();
+	client = attach();
+	truth_drop_cache(truth);
+	hung_drives_enter(&drives, world.manager); /* the keeper, and so every manager to come */
+	hung_drives_enter(&drives, (pid_t)world_status(&world, "pid"));
+	hung_drives_stop(&drives, MIRROR);
+	for (uint32_t i = 0; i < 8; i++)
+		cr_assert_eq(truth_check_one(truth, client, i / EXPERTS, i % EXPERTS), 0, "expert %u", i);
+	cr_assert(world_wait_until(mirror_hangs, NULL, 10));
+	world_kill_manager(&world);
+	cr_expect_gt(world_status(&world, "pool.quarantined"), 0, "late bytes may still land there");
+	read_all(client, truth);
+	cr_expect_eq(world_stat(&world, "load_errors"), 0);
+	hung_drives_go(&drives, MIRROR);
+	cr_assert(world_wait_until(nothing_is_quarantined, NULL, 20));
+	reset();
+	cr_expect_eq(world_status(&world, "pool.used_bytes"), 0, "a slab leaked");
+	expect_sum();
 	cnre_detach(client);
 	truth_close(truth);
 	end();
