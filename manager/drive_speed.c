@@ -104,7 +104,8 @@ void drive_sample(struct manager *manager, uint32_t number, int is_probe)
 		begin_sample(drive, &status, now_ns); /* the time of a pause is no part of a sample */
 		return;
 	}
-	if (!is_probe && (bytes < DRIVE_SAMPLE_BYTES || busy_ns < DRIVE_SAMPLE_NS))
+	/* Shards may be small: a probe of them measures how long a read takes to begin, and the first reads will tell more. */
+	if (bytes < (is_probe ? DRIVE_PROBE_BYTES : DRIVE_SAMPLE_BYTES) || (!is_probe && busy_ns < DRIVE_SAMPLE_NS))
 		return;
 	drive->speed += part_of_sample(drive, busy_ns, is_probe, now_ns) * ((double)bytes * 1e9 / (double)busy_ns - drive->speed);
 	begin_sample(drive, &status, now_ns);
