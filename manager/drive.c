@@ -10,6 +10,7 @@
 #include "manager/stall.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,16 @@ static int is_passed_over(const struct drive_bans *bans, uint32_t replica, uint3
 	return replica != (wanted < count ? wanted : count - 1);
 }
 
+/* The least that it could be given, a piece of REPLICA_STRIPE_BYTES_MIN, would hold up all that wait for the object. */
+static int is_declared_slow(const struct drives *drives, const struct shard_files *files, uint32_t replica)
+{
+	double most = 0;
+
+	for (uint32_t i = 0; i < files->count; i++)
+		most = fmax(most, drives->declared[files->mirror[i]]);
+	return drives->declared[files->mirror[replica]] * DRIVE_SPARE_PART < most;
+}
+
 /* seen: drives of the replicas before it. */
 static enum replica_rank rank_of(const struct manager *manager, const struct shard_files *files, uint32_t replica,
 				 const struct drive_bans *bans, uint32_t seen)
@@ -56,7 +67,9 @@ static enum replica_rank rank_of(const struct manager *manager, const struct sha
 		return REPLICA_DEGRADED;
 	if ((seen >> number & 1) != 0)
 		return REPLICA_SPARE;
-	return drives->declared_count == 0 && drive->weight == 0 ? REPLICA_SPARE : REPLICA_GOOD;
+	if (drives->declared_count > 0)
+		return is_declared_slow(drives, files, replica) ? REPLICA_SPARE : REPLICA_GOOD;
+	return drive->weight == 0 ? REPLICA_SPARE : REPLICA_GOOD;
 }
 
 static void fill_options(const struct manager *manager, const struct shard_files *files, const struct drive_bans *bans,

@@ -213,6 +213,32 @@ Test(system_replicas, reads_are_divided_as_the_weights_say_and_add_up)
 	end();
 }
 
+/* Its pieces would come last and hold up whoever waits for the whole. */
+Test(system_replicas, a_mirror_that_is_declared_far_slower_only_stands_by)
+{
+	struct truth *truth;
+	struct cnre *client;
+
+	begin_small("17:1");
+	truth = open_truth();
+	client = attach();
+	read_all(client, truth);
+	cr_expect_eq(number_of(MIRROR, "bytes"), 0);
+	faulty_drive_break(&drives.drive[PRIMARY]);
+	reset();
+	for (uint32_t i = 0; i < ALL; i++) {
+		struct cnre_expert expert;
+
+		cr_assert_eq(cnre_acquire(client, i / EXPERTS, i % EXPERTS, PATIENCE_NS, &expert), 0, "expert %u", i);
+		cr_assert_eq(cnre_release(client, &expert), 0);
+	}
+	cr_expect_gt(number_of(MIRROR, "bytes"), 0);
+	faulty_drive_heal(&drives.drive[PRIMARY]);
+	cnre_detach(client);
+	truth_close(truth);
+	end();
+}
+
 Test(system_replicas, large_experts_are_read_from_both_drives_at_once)
 {
 	struct truth *truth;
