@@ -49,7 +49,16 @@ expect_complaint "^cnrectl: status: $socket: no socket there: start cnre-manager
 ctl 2 nonsense
 ctl 2 set ram lots
 
+ctl 2 iobench
+ctl 2 iobench / --block 5000
+ctl 1 iobench "$work/none"
+expect_complaint "^cnrectl: iobench: $work/none: No such file"
+
 make_checkpoint --layers 2 --experts 16 --top-k 2 --hidden 64 --intermediate 64 --vocab 512 --seed 1 || { echo "$reason"; exit 1; }
+ctl 0 iobench "$checkpoint" --block 4K --threads 2 --seconds 0.2
+expect '^for cnre-managerd: --direct (auto|no) --reads-in-flight 2$'
+ctl 0 iobench --json "$checkpoint" --block=4K --seconds=0.2
+expect '^\{.*"measurements":\[\{.*\}$'
 start_manager 64M || { echo "$reason"; exit 1; }
 
 ctl 0 --socket "$socket" status

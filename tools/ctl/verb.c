@@ -7,7 +7,7 @@
 
 const struct verb *const verb_table[] = {&verb_status, &verb_stats,  &verb_clients, &verb_layers, &verb_drives,  &verb_kv,
 					 &verb_set,    &verb_policy, &verb_reset,   &verb_trace,  &verb_usage,
-					 &verb_warm,   &verb_inspect, NULL};
+					 &verb_warm,   &verb_inspect, &verb_iobench, NULL};
 
 const struct verb *verb_find(const char *name)
 {

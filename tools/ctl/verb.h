@@ -65,6 +65,7 @@ extern const struct verb verb_reset;
 extern const struct verb verb_usage;
 extern const struct verb verb_warm;
 extern const struct verb verb_inspect;
+extern const struct verb verb_iobench;
 
 void warm_print(FILE *out, struct fields *fields, const json_t *answer); /* of verb_warm; status shows it, too */
 
