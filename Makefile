@@ -366,7 +366,7 @@ $(out)/bench-bin/bench_view: $(out)/obj/tests/bench/bench_view.o $(call archives
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto -lm
 
 # What a client sees: these use the library as an engine does, and the folders beside it for what to compare with.
-client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath restart death kv)
+client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath restart death kv drives)
 $(client_benches): $(out)/bench-bin/%: $(out)/obj/tests/bench/%.o $(library) $(call archives,model base)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN/..' \
