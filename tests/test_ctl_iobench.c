@@ -539,6 +539,32 @@ Test(ctl_iobench, a_name_that_is_no_text_is_shown_by_its_number)
 
 /* ---- real drives ---- */
 
+/* Of the kernel's own files this one is large, and the file system refuses O_DIRECT (D6). */
+#define REFUSING_FILE "/sys/kernel/btf/vmlinux"
+
+Test(ctl_iobench, where_direct_reads_are_refused_there_are_only_the_others)
+{
+	const json_t *drive;
+	json_t *answer;
+	char *text;
+	int status;
+
+	if (access(REFUSING_FILE, R_OK) < 0)
+		cr_skip("this kernel has no " REFUSING_FILE);
+	answer = json_of(REFUSING_FILE " --block 64K --threads 1 --seconds 0.2");
+	drive = json_array_get(json_object_get(answer, "drives"), 0);
+	cr_expect_neq(json_string_value(json_object_get(drive, "direct_refused"))[0], '\0');
+	cr_expect_eq(json_array_size(json_object_get(drive, "measurements")), 1);
+	text = json_dumps(answer, 0);
+	cr_expect_not_null(strstr(text, "refuses direct reads"), "%s", text);
+	cr_expect_not_null(strstr(text, "--direct no "), "%s", text);
+	free(text);
+	json_decref(answer);
+	cr_expect_null(output_of(REFUSING_FILE " --direct yes --block 64K", 0, &status));
+	cr_expect_lt(status, 0);
+	cr_expect_not_null(strstr(message, "direct reads are refused here"), "%s", message);
+}
+
 /* Direct reads that the drive takes in pieces of 4 KiB only: blocks and buffers fit that. */
 Test(ctl_iobench, a_drive_with_sectors_of_4k_is_read_directly)
 {
