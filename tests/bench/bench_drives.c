@@ -2,9 +2,10 @@
 /*
  * Cold acquires of the first experts of every layer by several threads, which is what a drive or several of them are read
  * for. Nothing of them may be resident. Prints one line of JSON with the bytes and the time from the first call to the last
- * answer; drives.sh repeats it and asks the manager which drive gave how much.
+ * answer; drives.sh repeats it and asks the manager which drive gave how much. With `layers` a layer begins when the one
+ * before has come whole, as for an engine that decodes: then one late read holds up everything.
  *
- * usage: bench_drives SOCKET MODEL THREADS EXPERTS
+ * usage: bench_drives SOCKET MODEL THREADS EXPERTS free|layers
  */
 #include "base/clock.h"
 
@@ -21,8 +22,10 @@
 struct bench {
 	struct cnre *client;
 	uint32_t layers, experts; /* of each layer */
+	int in_layers;
 	pthread_mutex_t lock;
-	uint32_t next;
+	pthread_cond_t layer_came;
+	uint32_t next, came;
 	uint64_t bytes;
 	uint32_t resident;
 };
@@ -38,6 +41,8 @@ static int take(struct bench *bench, uint32_t *ret_object)
 	int is_one;
 
 	(void)pthread_mutex_lock(&bench->lock);
+	while (bench->in_layers && bench->next / bench->experts > bench->came / bench->experts)
+		(void)pthread_cond_wait(&bench->layer_came, &bench->lock);
 	is_one = bench->next < bench->layers * bench->experts;
 	*ret_object = bench->next;
 	bench->next += (uint32_t)is_one;
@@ -55,6 +60,8 @@ static void acquire_one(struct bench *bench, uint32_t layer, uint32_t index)
 	(void)pthread_mutex_lock(&bench->lock);
 	bench->bytes += expert.bytes;
 	bench->resident += (expert.flags & CNRE_WAS_RESIDENT) != 0;
+	if (++bench->came % bench->experts == 0)
+		(void)pthread_cond_broadcast(&bench->layer_came);
 	(void)pthread_mutex_unlock(&bench->lock);
 	r = cnre_release(bench->client, &expert);
 	if (r < 0)
@@ -88,7 +95,9 @@ static void open_bench(struct bench *bench, char **argv)
 	bench->experts = (uint32_t)strtoul(argv[4], NULL, 10);
 	if (bench->experts == 0 || bench->experts > model.expert_count)
 		fail("EXPERTS: not a number of experts of a layer", -EINVAL);
+	bench->in_layers = strcmp(argv[5], "layers") == 0;
 	(void)pthread_mutex_init(&bench->lock, NULL);
+	(void)pthread_cond_init(&bench->layer_came, NULL);
 }
 
 static int64_t run(struct bench *bench, uint32_t threads)
@@ -107,11 +116,11 @@ static int64_t run(struct bench *bench, uint32_t threads)
 int main(int argc, char **argv)
 {
 	struct bench bench = {.next = 0};
-	uint32_t threads = argc == 5 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+	uint32_t threads = argc == 6 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
 	int64_t took_ns;
 
 	if (threads == 0 || threads > THREADS_MAX) {
-		fprintf(stderr, "usage: bench_drives SOCKET MODEL THREADS EXPERTS\n");
+		fprintf(stderr, "usage: bench_drives SOCKET MODEL THREADS EXPERTS free|layers\n");
 		return 2;
 	}
 	open_bench(&bench, argv);

@@ -10,6 +10,7 @@
 #   reversed     primary 50, mirror 200
 #   slow, slow_measured   as two and measured, with a second mirror of 5 MB/s: ratio to two drives in the same round, of
 #                which it must take nothing
+#   two_layers, slow_layers   as two and slow, but a layer begins when the one before has come whole
 #   alike        primary 200, mirrors 196 and 20: drives of 5.0, 4.9 and 0.5 GB/s on a smaller scale
 #
 # `share` is the part of the bytes that the primary gave, in percent, beside what the weights ask for; the hot set is the
@@ -99,9 +100,11 @@ await_drives()
 	give_up "the mirrors are not ready after 2 minutes: $(ask status | jq -c .mirrors), weights $(ask drives | jq -c .weights)"
 }
 
+# A case whose name ends in _layers reads layer by layer.
 run_case() # name weight-in-percent-of-primary primary mirrors... -- arguments
 {
-	local name=$1 weight=$2 primary=$3 before after given all
+	local name=$1 weight=$2 primary=$3 order=free before after given all
+	[[ $name != *_layers ]] || order=layers
 	local arguments=()
 	shift 3
 	while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -113,7 +116,7 @@ run_case() # name weight-in-percent-of-primary primary mirrors... -- arguments
 	start_manager 2G "${arguments[@]}" --keeper no "$@" || give_up "$name: $reason"
 	await_drives
 	before=$(bytes_of_drives) || give_up 'cnrectl drives failed'
-	answer=$("$program" "$socket" "$checkpoint" "$threads" "$hot") || give_up "$name: bench_drives failed"
+	answer=$("$program" "$socket" "$checkpoint" "$threads" "$hot" $order) || give_up "$name: bench_drives failed"
 	after=$(bytes_of_drives) || give_up 'cnrectl drives failed'
 	given=$(($(bytes_of "$checkpoint" "$after") - $(bytes_of "$checkpoint" "$before")))
 	all=$(($(awk '{sum += $2} END {printf "%d", sum}' <<<"$after") - $(awk '{sum += $2} END {printf "%d", sum}' <<<"$before")))
@@ -144,6 +147,8 @@ round() # object-mib
 	compare "$1" reversed alone 20 b a -- --drive-weights 50,200
 	! wanted two || compare "$1" slow two 78.4 a b c -- --drive-weights 200,50,5
 	! wanted measured || compare "$1" slow_measured measured 80 a b c --
+	compare "$1" two_layers alone 80 a b -- --drive-weights 200,50
+	! wanted two_layers || compare "$1" slow_layers two_layers 78.4 a b c -- --drive-weights 200,50,5
 	wanted alike || return 0
 	throttle b 196000000 && throttle c 20000000
 	sum_alone "o$1_alike_alone" a b c
@@ -176,6 +181,8 @@ for object in ${OBJECTS:-6 18}; do
 	show_case "$object" reversed alone
 	! wanted two || show_case "$object" slow two
 	! wanted measured || show_case "$object" slow_measured measured
+	show_case "$object" two_layers alone
+	! wanted two_layers || show_case "$object" slow_layers two_layers
 	show_case "$object" alike alike_alone
 done
 echo 'beside: the sum of the drives alone; beside slow: two drives, without the slow one'
