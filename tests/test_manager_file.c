@@ -8,9 +8,11 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -314,6 +316,32 @@ Test(manager_file, ext4_with_1k_blocks_is_direct)
 Test(manager_file, a_drive_with_4k_sectors_is_direct)
 {
 	add_on_disk(4096, 4096);
+}
+
+/* Containers: the file system below decides, and the last bytes are no whole block (D6). */
+Test(manager_file, an_overlay_is_as_open_says)
+{
+	char other[] = "/var/tmp/cnre-file-XXXXXX", options[256];
+	int fd;
+
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		skip_test("needs root for a mount of its own");
+	make_file(0, 5000);
+	cr_assert_not_null(mkdtemp(other)); /* without a place to write there must be two to read */
+	(void)snprintf(options, sizeof options, "lowerdir=%s:%s", directory, other);
+	if (mount("overlay", "/mnt", "overlay", MS_RDONLY, options) < 0) {
+		(void)rmdir(other);
+		skip_test("no overlay file systems here");
+	}
+	open_table(2);
+	cr_assert_eq(file_add(table, "/mnt/shard-0", 5000), 0);
+	fd = open("/mnt/shard-0", O_RDONLY | O_DIRECT | O_CLOEXEC);
+	cr_assert_eq(file_is_direct(table, 0), fd >= 0, "as open(2) says");
+	if (fd >= 0)
+		(void)close(fd);
+	table = file_table_close(table);
+	(void)umount2("/mnt", MNT_DETACH);
+	(void)rmdir(other);
 }
 
 Test(manager_file, tmpfs_is_accepted_either_way)
