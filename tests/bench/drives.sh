@@ -110,7 +110,7 @@ read_cold() # name base weight-in-percent-of-primary
 	answer=$("$program" "$socket" "$checkpoint" "$threads" "$hot" $order) || give_up "$name: bench_drives failed"
 	after=$(bytes_of_drives) || give_up 'cnrectl drives failed'
 	given=$(($(bytes_of "$checkpoint" "$after") - $(bytes_of "$checkpoint" "$before")))
-	all=$(($(awk '{sum += $2} END {printf "%d", sum}' <<<"$after") - $(awk '{sum += $2} END {printf "%d", sum}' <<<"$before")))
+	all=$(($(awk '{sum += $2} END {printf "%.0f", sum}' <<<"$after") - $(awk '{sum += $2} END {printf "%.0f", sum}' <<<"$before")))
 	note "${name}_mb_s" "$(number mb_s <<<"$answer")"
 	note "${name}_ratio" "$(calculate "$(last "${name}_mb_s") / $(last "${2}_mb_s")")"
 	note "${name}_share" "$(calculate "100 * $given / $all")"
