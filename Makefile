@@ -54,7 +54,7 @@ cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra 
 	-Wmissing-prototypes -Wvla -MMD -MP -DCNRE_VERSION='"$(VERSION)"'
 
 # ---- sources, by folder ----
-base_sources := check.c crash.c size.c log.c message.c file.c fingerprint.c payload.c places.c
+base_sources := check.c crash.c size.c log.c message.c file.c disk.c fingerprint.c payload.c places.c
 shm_sources := futex.c ring.c access_log.c kv_index.c kv_channel.c segment.c numa.c packet.c wire.c counters.c
 policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c
 kvstore_sources := key.c block.c check.c checker_plain.c checker_avx2.c prefix_file.c value.c disk.c disk_turn.c disk_folders.c disk_task.c disk_write.c disk_read.c disk_scan.c disk_plain.c disk_uring.c fanout.c leftover.c coli_kv.c
@@ -62,7 +62,7 @@ model_sources := text.c order.c safetensors.c config.c encoding.c family.c famil
 	olmoe.c qwen36.c qwen38.c deepseek_v4.c mimo.c objects.c catalog.c plan.c view.c view_rows16.c usage.c usage_binary.c use_list.c engine_name.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
 	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c use_file.c use_import.c warm.c colibri_env.c control_model.c control_usage.c control_warm.c report_warm.c client_policy.c load_parts.c load_late.c load_log.c \
-	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c mirror.c mirror_check.c mirror_disk.c mirror_report.c mirror_sample.c source.c prepare.c views.c serve.c replica.c health.c drive.c drive_speed.c drive_probe.c report_drives.c \
+	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c mirror.c mirror_check.c mirror_report.c mirror_sample.c source.c prepare.c views.c serve.c replica.c health.c drive.c drive_speed.c drive_probe.c report_drives.c \
 	kv_store.c kv_settings.c kv_namespace.c kv_access.c kv_session.c kv_entry.c kv_memory.c kv_share.c kv_evict.c kv_publish.c kv_load.c kv_files.c kv_uses.c kv_adopt.c kv_transfer.c kv_report.c control_kv.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c policy.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \

@@ -2,8 +2,8 @@
 /* Comparing a copy with its shard; see mirror_check.h. Through the page cache: a check happens once, and is some MiB. */
 #include "manager/mirror_check.h"
 
+#include "base/disk.h"
 #include "base/file.h"
-#include "manager/mirror_disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -232,7 +232,7 @@ static void prove(struct check *check)
 	check->verdict->device = check->copy.st_dev;
 	check->verdict->inode = check->copy.st_ino;
 	check->verdict->changed = check->copy.st_mtim;
-	check->verdict->shares_disk = mirror_disk_is_shared("", check->primary.st_dev, check->copy.st_dev);
+	check->verdict->shares_disk = cnre_disk_is_shared("", check->primary.st_dev, check->copy.st_dev);
 }
 
 static void decide(struct check *check)

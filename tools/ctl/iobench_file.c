@@ -2,12 +2,12 @@
 /* Files to read and the disks they lie on; see iobench_file.h. */
 #include "tools/ctl/iobench_file.h"
 
+#include "base/disk.h"
 #include "base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -74,51 +74,11 @@ static int choose_file(const char *target, char ret_path[PATH_MAX], char message
 
 /* ---- which disk ---- */
 
-/* One line of a file below /sys/dev/block, without its end; 0 where there is none. */
-static int read_line(const char *path, char *text, size_t text_bytes)
+/* Where sysfs knows of none (a network, a file system over several disks), each device is a disk of its own, by its numbers. */
+static void name_disk(dev_t device, char name[CNRE_DISK_NAME_BYTES])
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, text_bytes - 1);
-
-	if (fd >= 0)
-		(void)close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-	return 1;
-}
-
-/* A partition's disk is one step up in /sys. What is no block device (a network, several disks) is a disk of its own. */
-static dev_t whole_disk(dev_t device)
-{
-	char path[128], text[64];
-	unsigned disk_major, disk_minor;
-
-	(void)snprintf(path, sizeof path, "/sys/dev/block/%u:%u/partition", major(device), minor(device));
-	if (!read_line(path, text, sizeof text))
-		return device;
-	(void)snprintf(path, sizeof path, "/sys/dev/block/%u:%u/../dev", major(device), minor(device));
-	if (!read_line(path, text, sizeof text) || sscanf(text, "%u:%u", &disk_major, &disk_minor) != 2)
-		return device;
-	return makedev(disk_major, disk_minor);
-}
-
-static void name_disk(dev_t disk, char name[IOBENCH_DISK_BYTES])
-{
-	char link[128], to[PATH_MAX];
-	const char *last;
-	ssize_t n;
-
-	(void)snprintf(name, IOBENCH_DISK_BYTES, "%u:%u", major(disk), minor(disk));
-	(void)snprintf(link, sizeof link, "/sys/dev/block/%s", name);
-	n = readlink(link, to, sizeof to - 1);
-	if (n <= 0)
-		return;
-	to[n] = '\0';
-	last = strrchr(to, '/');
-	if (last != NULL && last[1] != '\0')
-		(void)snprintf(name, IOBENCH_DISK_BYTES, "%.*s", (int)IOBENCH_DISK_BYTES - 1, last + 1);
+	if (cnre_disk_of("", device, name) < 0)
+		(void)snprintf(name, CNRE_DISK_NAME_BYTES, "%u:%u", major(device), minor(device));
 }
 
 /* ---- open ---- */
@@ -163,8 +123,7 @@ int iobench_file_open(struct iobench_file *ret_file, const char *target, char me
 	ret_file->bytes = bytes;
 	ret_file->buffered_fd = fd;
 	open_direct(ret_file, &status);
-	ret_file->disk = whole_disk(status.st_dev);
-	name_disk(ret_file->disk, ret_file->disk_name);
+	name_disk(status.st_dev, ret_file->disk_name);
 	return 0;
 }
 

@@ -6,14 +6,13 @@
 #ifndef CNRE_TOOLS_CTL_IOBENCH_FILE_H
 #define CNRE_TOOLS_CTL_IOBENCH_FILE_H
 
+#include "base/disk.h"
 #include "tools/ctl/verb.h"
 
 #include <limits.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #define IOBENCH_ENTRIES_MAX 65536u        /* of a directory that are looked at */
-#define IOBENCH_DISK_BYTES 64u
 
 struct iobench_file {
 	char path[PATH_MAX];
@@ -21,8 +20,7 @@ struct iobench_file {
 	int buffered_fd;
 	int direct_fd;                    /* -1: refused, for direct_error */
 	int direct_error;
-	dev_t disk;                       /* the whole disk where the file system lies on a partition */
-	char disk_name[IOBENCH_DISK_BYTES]; /* as the kernel calls it, or its numbers */
+	char disk_name[CNRE_DISK_NAME_BYTES]; /* of the whole disk, as the kernel calls it, or numbers; equal: the same disk */
 };
 
 /* 0, or -errno with the reason in message; *ret_file is set on success only. */

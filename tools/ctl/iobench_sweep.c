@@ -332,7 +332,7 @@ static int open_drives(struct iobench *bench, const struct iobench_words *words,
 		drive->target = words->target[i];
 		drive->same_disk_as = -1;
 		for (uint32_t j = 0; j < i && drive->same_disk_as < 0; j++)
-			if (bench->drive[j].file.disk == drive->file.disk)
+			if (strcmp(bench->drive[j].file.disk_name, drive->file.disk_name) == 0)
 				drive->same_disk_as = (int)j;
 	}
 	return 0;

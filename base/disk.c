@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Disks by sysfs; see mirror_disk.h. sysfs is in memory: nothing here waits for a drive. */
-#include "manager/mirror_disk.h"
+/* Disks by sysfs; see disk.h. sysfs is in memory: nothing here waits for a drive. */
+#include "base/disk.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -68,7 +68,7 @@ static int go_below(char *path)
 	return 1;
 }
 
-int mirror_disk_of(const char *root, dev_t device, char ret_disk[MIRROR_DISK_BYTES])
+int cnre_disk_of(const char *root, dev_t device, char ret_name[CNRE_DISK_NAME_BYTES])
 {
 	char path[PATH_MAX], blocks[PATH_MAX], number[32];
 	unsigned level = 0;
@@ -79,18 +79,18 @@ int mirror_disk_of(const char *root, dev_t device, char ret_disk[MIRROR_DISK_BYT
 		return -ENOENT;
 	do
 		leave_partition(path);
-	while (level++ < MIRROR_DISK_LEVELS_MAX && go_below(path));
-	if (snprintf(ret_disk, MIRROR_DISK_BYTES, "%s", strrchr(path, '/') + 1) >= (int)MIRROR_DISK_BYTES)
+	while (level++ < CNRE_DISK_LEVELS_MAX && go_below(path));
+	if (snprintf(ret_name, CNRE_DISK_NAME_BYTES, "%s", strrchr(path, '/') + 1) >= (int)CNRE_DISK_NAME_BYTES)
 		return -ENOENT;
 	return 0;
 }
 
-int mirror_disk_is_shared(const char *root, dev_t a, dev_t b)
+int cnre_disk_is_shared(const char *root, dev_t a, dev_t b)
 {
-	char first[MIRROR_DISK_BYTES], second[MIRROR_DISK_BYTES];
+	char first[CNRE_DISK_NAME_BYTES], second[CNRE_DISK_NAME_BYTES];
 
 	if (a == b)
 		return 1;
-	return mirror_disk_of(root, a, first) == 0 && mirror_disk_of(root, b, second) == 0 &&
+	return cnre_disk_of(root, a, first) == 0 && cnre_disk_of(root, b, second) == 0 &&
 	       strcmp(first, second) == 0;
 }

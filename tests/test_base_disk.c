@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which disk a file system lies on, in a tree made as sysfs makes it. */
-#include "manager/mirror_disk.h"
+#include "base/disk.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -40,12 +40,12 @@ static void clean(void)
 	cr_assert_eq(system(command), 0);
 }
 
-TestSuite(manager_mirror_disk, .init = make, .fini = clean, .timeout = 30);
+TestSuite(base_disk, .init = make, .fini = clean, .timeout = 30);
 
 static void expect_disk(unsigned a, unsigned b, const char *name)
 {
-	char disk[MIRROR_DISK_BYTES] = "untouched";
-	int r = mirror_disk_of(root, makedev(a, b), disk);
+	char disk[CNRE_DISK_NAME_BYTES] = "untouched";
+	int r = cnre_disk_of(root, makedev(a, b), disk);
 
 	if (name == NULL) {
 		cr_expect_eq(r, -ENOENT);
@@ -56,7 +56,7 @@ static void expect_disk(unsigned a, unsigned b, const char *name)
 	cr_expect_str_eq(disk, name, "%u:%u is on %s", a, b, disk);
 }
 
-Test(manager_mirror_disk, partitions_and_mappers_upon_one_disk_are_that_disk)
+Test(base_disk, partitions_and_mappers_upon_one_disk_are_that_disk)
 {
 	expect_disk(8, 1, "sda");
 	expect_disk(8, 2, "sda");
@@ -67,22 +67,22 @@ Test(manager_mirror_disk, partitions_and_mappers_upon_one_disk_are_that_disk)
 	expect_disk(0, 42, NULL);
 }
 
-Test(manager_mirror_disk, two_file_systems_on_one_disk_share_it_and_unknown_ones_do_not)
+Test(base_disk, two_file_systems_on_one_disk_share_it_and_unknown_ones_do_not)
 {
-	cr_expect(mirror_disk_is_shared(root, makedev(8, 1), makedev(8, 2)));
-	cr_expect(mirror_disk_is_shared(root, makedev(8, 1), makedev(253, 1)));
-	cr_expect(mirror_disk_is_shared(root, makedev(0, 42), makedev(0, 42)), "the same file system");
-	cr_expect_not(mirror_disk_is_shared(root, makedev(8, 1), makedev(259, 0)));
-	cr_expect_not(mirror_disk_is_shared(root, makedev(8, 1), makedev(9, 0)));
-	cr_expect_not(mirror_disk_is_shared(root, makedev(0, 42), makedev(0, 43)));
+	cr_expect(cnre_disk_is_shared(root, makedev(8, 1), makedev(8, 2)));
+	cr_expect(cnre_disk_is_shared(root, makedev(8, 1), makedev(253, 1)));
+	cr_expect(cnre_disk_is_shared(root, makedev(0, 42), makedev(0, 42)), "the same file system");
+	cr_expect_not(cnre_disk_is_shared(root, makedev(8, 1), makedev(259, 0)));
+	cr_expect_not(cnre_disk_is_shared(root, makedev(8, 1), makedev(9, 0)));
+	cr_expect_not(cnre_disk_is_shared(root, makedev(0, 42), makedev(0, 43)));
 }
 
-Test(manager_mirror_disk, a_ring_of_mappers_ends)
+Test(base_disk, a_ring_of_mappers_ends)
 {
-	char command[256], disk[MIRROR_DISK_BYTES];
+	char command[256], disk[CNRE_DISK_NAME_BYTES];
 
 	(void)snprintf(command, sizeof command,
 		       "cd '%s/sys/devices/virtual' && rm dm-0/slaves/sda2 && ln -s ../../dm-1 dm-0/slaves/dm-1", root);
 	cr_assert_eq(system(command), 0);
-	cr_expect_eq(mirror_disk_of(root, makedev(253, 1), disk), 0);
+	cr_expect_eq(cnre_disk_of(root, makedev(253, 1), disk), 0);
 }
