@@ -103,7 +103,7 @@ int colibri_env_read(struct settings *settings, char *message, size_t message_by
 		const char *value = value_of(variable);
 		int r;
 
-		if (value == NULL || before(variable) != NULL || settings_origin_of(settings, variable->setting) == NULL)
+		if (value == NULL || before(variable) != NULL)
 			continue;
 		r = settings_is_list(variable->setting)
 			    ? read_list(settings, variable, value, message, message_bytes)
@@ -119,13 +119,11 @@ static void describe(const struct settings *settings, const struct variable *var
 	const struct settings_origin *origin = settings_origin_of(settings, variable->setting);
 	struct colibri_env_line line = {.name = variable->name};
 
-	line.is_used = origin != NULL && origin->source == SETTINGS_COLIBRI && strcmp(origin->variable, variable->name) == 0;
+	line.is_used = origin->source == SETTINGS_COLIBRI && strcmp(origin->variable, variable->name) == 0;
 	if (line.is_used)
 		(void)snprintf(line.what, sizeof line.what, "is --%s", variable->setting);
 	else if (!settings->colibri_env)
 		(void)snprintf(line.what, sizeof line.what, "ignored: with --colibri-env it would be --%s", variable->setting);
-	else if (origin == NULL)
-		(void)snprintf(line.what, sizeof line.what, "ignored: --%s is not in this build", variable->setting);
 	else if (before(variable) != NULL)
 		(void)snprintf(line.what, sizeof line.what, "ignored: %s comes first", before(variable)->name);
 	else if (origin->source == SETTINGS_DEFAULT)

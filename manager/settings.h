@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every setting of the manager, from one table: command line, config file (INI), environment, with --colibri-env the
- * variables of Colibri's engines (colibri_env.h), and defaults, in this order of precedence. Each keeps where its value came from, so that status can show it. What nobody knows is refused,
- * never ignored: an unknown name, a bad value, a name given twice where one is meant, and a name that belongs to a part
- * that this build does not have. Pure but for reading the config file and the environment; prints nothing.
+ * variables of Colibri's engines (colibri_env.h), and defaults, in this order of precedence. Each keeps where its value
+ * came from, so that status can show it. What nobody knows is refused, never ignored: an unknown name, a bad value, a name
+ * given twice where one is meant, and a name that belongs to a part that this build does not have. Pure but for reading
+ * the config file and the environment; prints nothing.
  *
  * A list (--model, --mirror, --dir) that is given at a higher place replaces the whole list of a lower one.
  */

@@ -33,7 +33,7 @@ SETTING("digests", TEXT, digests, NULL, "(none)", 0, 0, "FILE", "File that keeps
 SETTING("scrub", DURATION, scrub_ns, NULL, "(off)", 0, 0, NULL, "Time after which the next resident expert is hashed again; 0 is off.")
 SETTING("reads-in-flight", COUNT, reads_in_flight, NULL, "(measured)", 0, 1024, NULL, "Experts being read at once per drive; 0 is measured.")
 SETTING("read-timeout", DURATION, read_timeout_ns, NULL, "30s", 0, 0, NULL, "Time in which a drive must answer, or what needs it fails; 0 is never.")
-SETTING("drive-weights", TEXT, drive_weights, NULL, "(measured)", 0, 0, "N:N", "How reads are divided between the primary and its mirrors, in the order they are named, such as 4:1.")
+SETTING("drive-weights", TEXT, drive_weights, "CNRE_DRIVE_WEIGHTS", "(measured)", 0, 0, "N:N", "How reads are divided between the primary and its mirrors, in the order they are named, such as 4:1.")
 SETTING("kv-ram", SIZE, kv_ram_bytes, "CNRE_KV_RAM", "(none)", 1, 0, NULL, "Memory for KV prefix blocks, beside that for experts; without it none are kept.")
 SETTING("kv-dir", TEXT, kv_dir, "CNRE_KV_DIR", "(none)", 0, 0, "DIR", "Directory in which KV prefix blocks are saved; several managers and hosts may share it.")
 SETTING("kv-disk", SIZE, kv_disk_bytes, "CNRE_KV_DISK", "(unlimited)", 1, 0, NULL, "Bytes of files in it at most; the least valuable go first.")

@@ -165,18 +165,10 @@ Test(manager_colibri_env, empty_variables_and_lists_of_nothing_are_none)
 	cr_expect_str_eq(said_of("COLI_MODEL_DIRS"), "ignored: it names nothing");
 }
 
-/* Refused or honoured, but never passed over in silence. */
-Test(manager_colibri_env, weights_of_drives_are_honoured_or_said_to_be_ignored)
+Test(manager_colibri_env, weights_of_drives_are_honoured)
 {
-	const struct settings_origin *origin;
-
 	set("COLI_DISK_WEIGHTS", "9, 1");
 	cr_assert_eq(OPEN("--colibri-env"), 0, "%s", message);
-	origin = settings_origin_of(settings, "drive-weights");
-	if (origin == NULL) {
-		cr_expect_str_eq(said_of("COLI_DISK_WEIGHTS"), "ignored: --drive-weights is not in this build");
-		return;
-	}
 	cr_expect_str_eq(said_of("COLI_DISK_WEIGHTS"), "is --drive-weights");
-	cr_expect_str_eq(origin->text, "9:1");
+	cr_expect_str_eq(settings->drive_weights, "9:1");
 }

@@ -16,8 +16,8 @@ static char message[512];
 
 static void clear_environment(void)
 {
-	static const char *const names[] = {"CNRE_RAM",    "CNRE_DIRS",   "CNRE_MIRRORS",
-					    "CNRE_POLICY", "CNRE_KV_RAM", "CNRE_KV_DIR", "CNRE_WARM"};
+	static const char *const names[] = {"CNRE_RAM",    "CNRE_DIRS",   "CNRE_MIRRORS", "CNRE_DRIVE_WEIGHTS",
+					    "CNRE_POLICY", "CNRE_KV_RAM", "CNRE_KV_DIR",  "CNRE_WARM"};
 
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		(void)unsetenv(names[i]);
@@ -245,6 +245,7 @@ Test(manager_settings, command_line_wins_over_file_over_environment_over_default
 	(void)setenv("CNRE_POLICY", "slru", 1);
 	(void)setenv("CNRE_MIRRORS", "/e1:/e2:/e3", 1);
 	(void)setenv("CNRE_DIRS", "/e4:/e5", 1);
+	(void)setenv("CNRE_DRIVE_WEIGHTS", "4:1", 1);
 	cr_assert_eq(OPEN("--model", "/m", "--config", path, "--ram", "3G"), 0, "%s", message);
 	cr_expect_eq(settings->ram_bytes, 3ull << 30);
 	cr_expect_str_eq(settings->policy, "lfu");
@@ -252,6 +253,7 @@ Test(manager_settings, command_line_wins_over_file_over_environment_over_default
 	cr_expect_str_eq(settings->mirror.item[0], "/f1");
 	cr_expect_eq(settings->dir.count, 2);
 	cr_expect_str_eq(settings->dir.item[1], "/e5");
+	cr_expect_str_eq(settings->drive_weights, "4:1");
 	cr_expect_str_eq(settings_source_name(settings, "ram"), "command line");
 	cr_expect_str_eq(settings_source_name(settings, "policy"), "config file");
 	cr_expect_str_eq(settings_source_name(settings, "dir"), "environment");
