@@ -156,7 +156,7 @@ static void say_degraded(struct manager *manager, const char *what, uint32_t fil
 {
 	cnre_log(CNRE_LOG_WARNING,
 		 "%s %.300s: degraded: %s: other replicas are read while one is good, and it is tried again in %.0f s: check %s",
-		 what, loader_file_path(manager->loader, file), strerror(-health->reason),
+		 what, loader_file_path(manager->loader, file), health_words(health->reason),
 		 (double)health->backoff_ns / 1e9,
 		 health_kind_of(health->reason) == HEALTH_OF_DRIVE ? "the drive and its cable" : "the file");
 	drive_count_degraded(manager);

@@ -3,6 +3,7 @@
 #include "manager/health.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum health_kind health_kind_of(int status)
 {
@@ -17,6 +18,22 @@ enum health_kind health_kind_of(int status)
 		return HEALTH_OF_DRIVE;
 	default:
 		return HEALTH_OF_FILE; /* cut short, exchanged, removed, or with other bytes */
+	}
+}
+
+const char *health_words(int status)
+{
+	switch (status) {
+	case -EBADMSG:
+		return "it ends too early, or has other bytes";
+	case -ESTALE:
+		return "another file has its name now";
+	case -ENOENT:
+		return "it was removed, or its drive is not mounted";
+	case -ETIMEDOUT:
+		return "no answer in time";
+	default:
+		return strerror(-status);
 	}
 }
 

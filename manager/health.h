@@ -24,6 +24,8 @@ struct health {
 enum health_kind { HEALTH_OF_DRIVE, HEALTH_OF_FILE };
 /* Whether the drive, or only the file itself, is to blame for an error. */
 enum health_kind health_kind_of(int status);
+/* An error of a read in words: what a C library calls -EBADMSG or -ESTALE says nothing of a file. */
+const char *health_words(int status);
 
 /* An error under a read. 1: it is degraded by this one. A file that is gone needs no second error. */
 int health_failed(struct health *health, int status, int64_t now_ns);

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "manager/digest.h"
+#include "manager/health.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static const struct model_object *object_of(const struct load *load, const struct served_model *model)
 {
@@ -32,7 +32,7 @@ void load_log_failure(struct load *load, int status)
 		CNRE_LOG_ERROR,
 		"load: %s layer %u expert %u: %s%.300s: %s at byte %llu: check the drive and the file; the next request reads again",
 		model->catalog->name, object->layer, object->expert, others,
-		loader_file_path(load->manager->loader, load->error.file), strerror(-status),
+		loader_file_path(load->manager->loader, load->error.file), health_words(status),
 		(unsigned long long)load->error.off);
 }
 

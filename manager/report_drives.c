@@ -157,6 +157,17 @@ static const char *state_of(const struct manager *manager, uint32_t number, json
 	return drive->is_replicated && drive->weight == 0 && manager->drives->declared_count == 0 ? "spare" : "ok";
 }
 
+#define CHECK_DRIVE "check the drive and its cable; it is taken back by itself when it reads again"
+#define CHECK_FILES "the log names them: compare each with the other copies; a repaired one is taken back by itself"
+
+/* Null: there is nothing to do. */
+static json_t *advice_of(const char *state, const struct holding *holding)
+{
+	if (strcmp(state, "degraded") == 0 || strcmp(state, "hangs") == 0)
+		return json_string(CHECK_DRIVE);
+	return holding->degraded > 0 ? json_string(CHECK_FILES) : json_null();
+}
+
 static void add_place(const struct manager *manager, uint32_t number, const struct loader_drive_status *status, json_t *json)
 {
 	struct holding holding = holding_of(manager, number);
@@ -172,6 +183,8 @@ static void add_place(const struct manager *manager, uint32_t number, const stru
 								       : "both"));
 	(void)json_object_set_new(json, "files", json_integer(holding.primaries + holding.mirrors));
 	(void)json_object_set_new(json, "files_degraded", json_integer(holding.degraded));
+	(void)json_object_set_new(json, "do",
+				  advice_of(json_string_value(json_object_get(json, "state")), &holding));
 }
 
 static json_t *report_drive(struct manager *manager, uint32_t number, const struct coverage *coverage, uint64_t bytes)
@@ -186,7 +199,7 @@ static json_t *report_drive(struct manager *manager, uint32_t number, const stru
 	state = state_of(manager, number, &state_for);
 	json = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:I, s:f, s:o, s:I, s:I, s:o, s:I, s:o, s:o}", "state", state, "state_s",
 			 state_for, "reason",
-			 drive->health.is_degraded ? json_string(strerror(-drive->health.reason)) : json_null(), "weight",
+			 drive->health.is_degraded ? json_string(health_words(drive->health.reason)) : json_null(), "weight",
 			 drive->is_replicated ? json_real(drive->weight) : json_null(), "bytes", (json_int_t)drive->bytes,
 			 "share", part_of((double)drive->bytes, (double)bytes), "reads", (json_int_t)drive->reads, "read_s",
 			 seconds(drive->read_ns), "bandwidth", drive->speed > 0 ? json_real(drive->speed) : json_null(),
@@ -244,11 +257,11 @@ void report_drives_degraded(const struct manager *manager, void (*add)(json_t *l
 		if (!health->is_degraded || residency_stalls(manager)->drive[i].reads > 0) /* that is told of already */
 			continue;
 		(void)snprintf(what, sizeof what, "the drive of %.300s is not read while another replica is good: %s",
-			       loader_file_path(manager->loader, drives->drive[i].bad_file), strerror(-health->reason));
-		add(list, what, "check the drive and its cable; it is taken back by itself when it reads again: cnrectl drives");
+			       loader_file_path(manager->loader, drives->drive[i].bad_file), health_words(health->reason));
+		add(list, what, CHECK_DRIVE ": cnrectl drives");
 	}
 	if (drives->degraded_files == 0)
 		return;
 	(void)snprintf(what, sizeof what, "%u files are not read while another replica is good", drives->degraded_files);
-	add(list, what, "the log names them: compare each with the other copies; a repaired one is taken back by itself");
+	add(list, what, CHECK_FILES);
 }

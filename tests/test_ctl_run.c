@@ -67,7 +67,7 @@ static const char drives_text[] =
 	"\"reads\":400,\"read_s\":0.8,\"bandwidth\":2000000000.0,\"in_flight\":4,\"chunks\":9,"
 	"\"errors\":{\"io\":0,\"short\":0,\"gone\":0,\"digest\":0,\"timeout\":0},\"failovers\":0,\"coverage\":1.0,\"coverage_used\":null},"
 	"{\"device\":\"0:77\",\"name\":null,\"directory\":\"/mnt/copy\",\"role\":\"mirror\",\"files\":4,\"files_degraded\":2,"
-	"\"state\":\"degraded\",\"state_s\":90,\"reason\":\"Input/output error\",\"weight\":0.2,\"bytes\":644245095,\"share\":0.2,"
+	"\"state\":\"degraded\",\"state_s\":90,\"reason\":\"Input/output error\",\"do\":\"check it\",\"weight\":0.2,\"bytes\":644245095,\"share\":0.2,"
 	"\"reads\":100,\"read_s\":0,\"bandwidth\":null,\"in_flight\":0,\"chunks\":0,"
 	"\"errors\":{\"io\":5,\"short\":0,\"gone\":1,\"digest\":0,\"timeout\":0},\"failovers\":3,\"coverage\":0.25,\"coverage_used\":0.5}]}";
 
@@ -84,7 +84,7 @@ Test(ctl_run, drives_show_shares_coverage_and_who_is_out_and_why)
 	expect_contains(output, "0:77       mirror   degraded");
 	expect_contains(output, "           degraded for 90.0 s: Input/output error\n");
 	expect_contains(output, "           2 files are not read while another replica is good\n");
-	expect_contains(output, "           errors: 5 io, 1 gone\n");
+	expect_contains(output, "           errors: 5 io, 1 gone\n       do  check it\n");
 	free(output);
 }
 

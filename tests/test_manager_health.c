@@ -30,6 +30,12 @@ Test(manager_health, a_file_that_is_gone_degrades_at_once)
 	cr_expect(health_failed(&health, -ESTALE, 1 * S));
 }
 
+Test(manager_health, what_is_wrong_with_a_file_is_said_in_words_of_files)
+{
+	cr_expect_str_eq(health_words(-EBADMSG), "it ends too early, or has other bytes");
+	cr_expect_str_eq(health_words(-EIO), "Input/output error");
+}
+
 Test(manager_health, probes_come_more_and_more_seldom_up_to_a_minute)
 {
 	int64_t now = 10 * S, wait = 1 * S, out;

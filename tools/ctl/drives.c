@@ -59,6 +59,7 @@ static void print_trouble(FILE *out, struct fields *fields, const json_t *drive)
 {
 	const char *state = fields_string(fields, drive, "state");
 	const json_t *reason = json_object_get(drive, "reason"), *since = json_object_get(drive, "state_s");
+	const json_t *advice = json_object_get(drive, "do");
 	uint64_t files = fields_number(fields, drive, "files_degraded");
 	char text[FORMAT_BYTES];
 
@@ -69,6 +70,8 @@ static void print_trouble(FILE *out, struct fields *fields, const json_t *drive)
 		fprintf(out, "           %" PRIu64 " files are not read while another replica is good\n", files);
 	if (count_errors(fields, fields_object(fields, drive, "errors")) > 0)
 		print_errors(out, fields, fields_object(fields, drive, "errors"));
+	if (json_is_string(advice))
+		fprintf(out, "       do  %s\n", json_string_value(advice));
 }
 
 static void print_drive(FILE *out, struct fields *fields, const json_t *drive)
