@@ -124,3 +124,23 @@ Test(ctl_options, only_questions_may_be_repeated)
 			     "case %zu", i);
 	}
 }
+
+/* The words were there before the dashes were. */
+Test(ctl_options, a_recording_takes_its_size_and_model_as_options_or_as_words)
+{
+	char *dashes[] = {"trace", "record", "f", "--max", "1M", "--model", "m", NULL};
+	char *bare[] = {"trace", "record", "f", "max", "1M", "model", "m", NULL};
+	const struct verb *verb = verb_find("trace");
+	json_t *first = NULL, *second = NULL;
+
+	cr_expect(verb->takes_option(3, dashes, "--max") && verb->takes_option(5, dashes, "--model"));
+	cr_expect_not(verb->takes_option(3, dashes, "--min"));
+	cr_expect_not(verb->takes_option(2, dashes, "--max"), "its file comes first");
+	cr_assert_eq(verb->request(7, dashes, &first, message), 0, "%s", message);
+	cr_assert_eq(verb->request(7, bare, &second, message), 0, "%s", message);
+	cr_expect_eq(json_integer_value(json_object_get(first, "bytes_max")), 1 << 20);
+	cr_expect_str_eq(json_string_value(json_object_get(first, "model")), "m");
+	cr_expect(json_equal(first, second));
+	json_decref(first);
+	json_decref(second);
+}

@@ -259,7 +259,7 @@ Test(system_policy, a_recording_ends_by_itself_at_its_size_and_takes_no_pipe)
 	struct record_header header;
 	struct contents contents;
 	char trace[128], pipe[128], text[512];
-	const char *arguments[] = {"--socket", world.socket, "trace", "record", trace, "max", "2K", NULL};
+	const char *arguments[] = {"--socket", world.socket, "trace", "record", trace, "--max", "2K", NULL};
 	struct cnre *client;
 	struct stat status;
 

@@ -19,8 +19,19 @@
 
 static int usage(char message[CTL_MESSAGE_BYTES])
 {
-	(void)snprintf(message, CTL_MESSAGE_BYTES, "is one of: record FILE [max SIZE] [model NAME], stop, status");
+	(void)snprintf(message, CTL_MESSAGE_BYTES, "is one of: record FILE [--max SIZE] [--model NAME], stop, status");
 	return -EINVAL;
+}
+
+/* As the other verbs have them; the words alone are what this verb took first, and do as well. */
+static const char *without_dashes(const char *word)
+{
+	return strncmp(word, "--", 2) == 0 ? word + 2 : word;
+}
+
+static int takes_option(int argc, char *const *argv, const char *name)
+{
+	return argc >= 3 && strcmp(argv[1], "record") == 0 && (strcmp(name, "--max") == 0 || strcmp(name, "--model") == 0);
 }
 
 /* The words behind the file. */
@@ -29,16 +40,18 @@ static int add_options(json_t *request, int argc, char *const *argv, char messag
 	uint64_t bytes;
 
 	for (int i = 0; i < argc; i += 2) {
+		const char *name = without_dashes(argv[i]);
+
 		if (i + 1 == argc)
 			return usage(message);
-		if (strcmp(argv[i], "max") == 0) {
+		if (strcmp(name, "max") == 0) {
 			if (cnre_size_parse(argv[i + 1], &bytes) < 0 || bytes == 0 || bytes > INT64_MAX) {
-				(void)snprintf(message, CTL_MESSAGE_BYTES, "max %.64s: not a size: write for example 1G",
+				(void)snprintf(message, CTL_MESSAGE_BYTES, "--max %.64s: not a size: write for example 1G",
 					       argv[i + 1]);
 				return -EINVAL;
 			}
 			(void)json_object_set_new(request, "bytes_max", json_integer((json_int_t)bytes));
-		} else if (strcmp(argv[i], "model") == 0) {
+		} else if (strcmp(name, "model") == 0) {
 			(void)json_object_set_new(request, "model", json_string(argv[i + 1]));
 		} else {
 			return usage(message);
@@ -139,9 +152,10 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 
 const struct verb verb_trace = {
 	.name = "trace",
-	.arguments = "record FILE [max SIZE] [model NAME] | stop | status",
+	.arguments = "record FILE [--max SIZE] [--model NAME] | stop | status",
 	.summary = "record what the policy is told, for cnre-sim",
 	.request = request,
+	.takes_option = takes_option,
 	.file = file,
 	.abandon_file = abandon_file,
 	.follow_request = STATUS_REQUEST,
