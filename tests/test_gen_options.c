@@ -100,6 +100,16 @@ Test(gen_options, defaults_are_those_of_real_containers)
 	}
 }
 
+Test(gen_options, formats_have_the_names_that_inspect_shows_too)
+{
+	cr_assert_eq(parse("--family glm --expert-format int4-g64"), 0, "%s", message);
+	cr_expect_eq(options.model.expert_format[3], GEN_INT4_GS64);
+	cr_assert_eq(parse("--family glm --mixed-layer 1:int4-g128"), 0, "%s", message);
+	cr_expect_eq(options.model.expert_format[1], GEN_INT4_GS128);
+	cr_assert_eq(parse("--family qwen38 --expert-format fp8-b128"), 0, "%s", message);
+	cr_expect_eq(options.model.expert_format[0], GEN_FP8_BLOCK);
+}
+
 Test(gen_options, an_mtp_row_of_glm_has_int8_rows_unless_asked_otherwise)
 {
 	cr_assert_eq(parse("--family glm --expert-format int4-gs64 --mtp 1"), 0, "%s", message);

@@ -51,10 +51,22 @@ const char *gen_format_name(enum gen_format format)
 	return format < GEN_FORMATS ? shapes[format].name : NULL;
 }
 
+/* What cnrectl inspect and doc/families.md call them, where that is another name. */
+static const struct {
+	const char *name;
+	enum gen_format format;
+} aliases[] = {
+	{"int4-g64", GEN_INT4_GS64}, {"int4-g128", GEN_INT4_GS128}, {"e8", GEN_IQ3}, {"fp8-b128", GEN_FP8_BLOCK}};
+
 int gen_format_parse(const char *text, enum gen_format *ret_format)
 {
 	uint32_t i;
 
+	for (i = 0; i < CNRE_COUNT_OF(aliases); i++)
+		if (strcmp(text, aliases[i].name) == 0) {
+			*ret_format = aliases[i].format;
+			return 0;
+		}
 	for (i = 0; i < GEN_FORMATS; i++)
 		if (strcmp(text, shapes[i].name) == 0) {
 			*ret_format = (enum gen_format)i;
