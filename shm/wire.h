@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages on the manager's socket (AF_UNIX, SOCK_SEQPACKET: one message, one packet). Fixed structs, host byte order:
- * both ends are on one machine. Descriptors travel beside WELCOME, SEGMENTS and REPLY only, and from the manager only.
+ * both ends are on one machine. The manager sends descriptors beside WELCOME, SEGMENTS, KV_OPENED, KV_SEGMENTS and REPLY; it
+ * takes one beside a CONTROL, from root and its own user only: the file that a question is about.
  *
  *   client                      manager
- *   HELLO  ------------------->           attach: what model, how much at once
+ *   HELLO  ------------------->           attach: what model, in which view, how much at once
  *          <------------------- WELCOME   status; on 0 the descriptors page, counters, catalog, directory, channel, ledger
  *   SEGMENTS ----------------->           pool segments from number `first` on
  *          <------------------- SEGMENTS  count, their descriptors
  *   DETACH ------------------->           after the client has unmapped; ends the session
  *          <------------------- DETACH    the manager has let go of everything
+ *   POLICY ------------------->           a wish for a residency policy
+ *          <------------------- POLICY    status
  *   KV_OPEN ------------------>           a namespace of KV prefixes
  *          <------------------- KV_OPENED status; on 0 the descriptors kv directory, kv channel, kv staging
  *   KV_SEGMENTS -------------->           as SEGMENTS, of a namespace's pool
