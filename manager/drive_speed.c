@@ -161,17 +161,31 @@ static void scale(double weight[LOADER_DRIVES_MAX])
 		weight[i] /= sum;
 }
 
+/* A drive is called by a file that lies on it. */
+static const char *path_on(const struct manager *manager, uint32_t number)
+{
+	for (uint32_t m = 0; m < manager->model_count; m++)
+		for (uint32_t s = 0; s < manager->model[m].catalog->shard_count; s++) {
+			const struct shard_files *files = &manager->model[m].files_of_shard[s];
+
+			for (uint32_t i = 0; i < files->count; i++)
+				if (drive_of_file(manager, files->file[i]) == number)
+					return loader_file_path(manager->loader, files->file[i]);
+		}
+	return "";
+}
+
 static void say_weights(const struct manager *manager)
 {
 	const struct drives *drives = manager->drives;
-	char text[400] = "";
+	char text[900] = "";
 
 	for (uint32_t i = 0; i < loader_drives(manager->loader); i++) {
 		size_t used = strlen(text);
 
 		if (drives->drive[i].is_replicated)
-			(void)snprintf(text + used, sizeof text - used, "%s%.0f MB/s (%.0f %%)", used > 0 ? ", " : "",
-				       drives->drive[i].speed / 1e6, drives->drive[i].weight * 100);
+			(void)snprintf(text + used, sizeof text - used, "%sof %.120s %.0f MB/s (%.0f %%)", used > 0 ? ", " : "",
+				       path_on(manager, i), drives->drive[i].speed / 1e6, drives->drive[i].weight * 100);
 	}
 	cnre_log(CNRE_LOG_INFO, "drives with replicas: %s", text);
 }

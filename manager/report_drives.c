@@ -8,6 +8,7 @@
 #include "manager/stall.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,8 @@ static struct holding holding_of(const struct manager *manager, uint32_t drive)
 	struct holding holding = {.file = DRIVE_ANY};
 
 	for (uint32_t m = 0; m < manager->model_count; m++) {
-		for (uint32_t s = 0; s < manager->model[m].catalog->shard_count; s++) {
+		/* The shards of a view are its checkpoint's. */
+		for (uint32_t s = 0; manager->model[m].checkpoint == NULL && s < manager->model[m].catalog->shard_count; s++) {
 			const struct shard_files *files = &manager->model[m].files_of_shard[s];
 
 			for (uint32_t i = 0; i < files->count; i++) {
@@ -142,6 +144,38 @@ static json_t *part_of(double part, double whole)
 	return whole > 0 ? json_real(part / whole) : json_null();
 }
 
+/* As declared for the first of its files that is replicated; 0: none is. */
+static double declared_of(const struct manager *manager, uint32_t drive)
+{
+	for (uint32_t m = 0; m < manager->model_count; m++)
+		for (uint32_t s = 0; s < manager->model[m].catalog->shard_count; s++) {
+			const struct shard_files *files = &manager->model[m].files_of_shard[s];
+
+			for (uint32_t i = 0; files->count > 1 && i < files->count; i++)
+				if (drive_of_file(manager, files->file[i]) == drive)
+					return manager->drives->declared[files->mirror[i]];
+		}
+	return 0;
+}
+
+/* A part of 1; 0: it only stands by. */
+static double weight_of(const struct manager *manager, uint32_t number)
+{
+	double own, most = 0, sum = 0;
+
+	if (manager->drives->declared_count == 0)
+		return manager->drives->drive[number].weight;
+	own = declared_of(manager, number);
+	for (uint32_t i = 0; i < loader_drives(manager->loader); i++)
+		most = fmax(most, declared_of(manager, i));
+	if (own * DRIVE_SPARE_PART < most)
+		return 0;
+	for (uint32_t i = 0; i < loader_drives(manager->loader); i++)
+		if (declared_of(manager, i) * DRIVE_SPARE_PART >= most)
+			sum += declared_of(manager, i);
+	return sum > 0 ? own / sum : 0;
+}
+
 /* And since when, in seconds; null: since the start. */
 static const char *state_of(const struct manager *manager, uint32_t number, json_t **ret_for)
 {
@@ -154,11 +188,13 @@ static const char *state_of(const struct manager *manager, uint32_t number, json
 		return "hangs";
 	if (drive->health.is_degraded)
 		return "degraded";
-	return drive->is_replicated && drive->weight == 0 && manager->drives->declared_count == 0 ? "spare" : "ok";
+	return drive->is_replicated && weight_of(manager, number) == 0 ? "spare" : "ok";
 }
 
 #define CHECK_DRIVE "check the drive and its cable; it is taken back by itself when it reads again"
-#define CHECK_FILES "the log names them: compare each with the other copies; a repaired one is taken back by itself"
+#define CHECK_FILES \
+	"the log names them: compare each with the other copies; one repaired in place is taken back by itself, one that was " \
+	"replaced when the manager is restarted"
 
 /* Null: there is nothing to do. */
 static json_t *advice_of(const char *state, const struct holding *holding)
@@ -200,7 +236,7 @@ static json_t *report_drive(struct manager *manager, uint32_t number, const stru
 	json = json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:I, s:f, s:o, s:I, s:I, s:o, s:I, s:o, s:o}", "state", state, "state_s",
 			 state_for, "reason",
 			 drive->health.is_degraded ? json_string(health_words(drive->health.reason)) : json_null(), "weight",
-			 drive->is_replicated ? json_real(drive->weight) : json_null(), "bytes", (json_int_t)drive->bytes,
+			 drive->is_replicated ? json_real(weight_of(manager, number)) : json_null(), "bytes", (json_int_t)drive->bytes,
 			 "share", part_of((double)drive->bytes, (double)bytes), "reads", (json_int_t)drive->reads, "read_s",
 			 seconds(drive->read_ns), "bandwidth", drive->speed > 0 ? json_real(drive->speed) : json_null(),
 			 "in_flight", (json_int_t)status.reads, "chunks", (json_int_t)status.chunks, "errors",

@@ -205,6 +205,7 @@ Test(system_replicas, reads_are_divided_as_the_weights_say_and_add_up)
 	client = attach();
 	read_all(client, truth);
 	cr_expect_leq(fabs(number_of(PRIMARY, "share") - 0.75), 0.05, "%.3f", number_of(PRIMARY, "share"));
+	cr_expect_eq(number_of(PRIMARY, "weight"), 0.75, "as it was declared");
 	cr_expect_eq(number_of(MIRROR, "coverage"), 1.0);
 	expect_sum();
 	cr_expect_eq(world_stat(&world, "failovers"), 0);
@@ -224,6 +225,9 @@ Test(system_replicas, a_mirror_that_is_declared_far_slower_only_stands_by)
 	client = attach();
 	read_all(client, truth);
 	cr_expect_eq(number_of(MIRROR, "bytes"), 0);
+	cr_expect(is_in_state(PRIMARY, "ok") && is_in_state(MIRROR, "spare"));
+	cr_expect_eq(number_of(PRIMARY, "weight"), 1.0);
+	cr_expect_eq(number_of(MIRROR, "weight"), 0.0);
 	faulty_drive_break(&drives.drive[PRIMARY]);
 	reset();
 	for (uint32_t i = 0; i < ALL; i++) {
