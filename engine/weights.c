@@ -43,7 +43,8 @@ static int find(const struct reader *reader, const char *name, uint64_t rows, ui
 	uint64_t elements = 1;
 
 	if (!tensor)
-		return engine_fail(reader->message, -EBADMSG, "tensor %s is missing; the checkpoint is not complete",
+		return engine_fail(reader->message, -EBADMSG,
+				   "tensor %s is missing: the checkpoint is not complete, or CNRE_DIRS does not name where the rest lies",
 				   name);
 	if (tensor->dtype != CNRE_F32 && tensor->dtype != CNRE_BF16 && tensor->dtype != CNRE_F16)
 		return engine_fail(reader->message, -EBADMSG, "tensor %s: dense weights must be F32, BF16 or F16",
@@ -180,7 +181,7 @@ static uint64_t arena_size(const struct shard_set *shards)
 
 static int map_arena(struct weights *weights, const struct shard_set *shards, char *message)
 {
-	uint64_t bytes = arena_size(shards);
+	uint64_t bytes = arena_size(shards) + ARENA_ALIGNMENT; /* something, also where no dense tensor is found */
 	void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (arena == MAP_FAILED)

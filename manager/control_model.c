@@ -28,7 +28,7 @@ const struct served_model *control_find_model(const struct manager *manager, con
 	answer->status = -ENOENT;
 	if (name == NULL)
 		(void)snprintf(answer->message, sizeof answer->message,
-			       "several models are served: name one; cnrectl status lists them");
+			       "several models are served: name one with --model NAME; cnrectl status lists them");
 	else
 		(void)snprintf(answer->message, sizeof answer->message,
 			       "%.64s: no such model is served; cnrectl status lists them", name);

@@ -40,8 +40,7 @@ static int read_family(const struct model_config *config, const struct family_fi
 	if (*ret_family == NULL)
 		return cnre_message(
 			message, MODEL_MESSAGE_BYTES, -ENOTSUP,
-			"config.json: model_type %.64s is not known; known are: %s; describe others in a file "
-			"(--family)",
+			"config.json: model_type %.64s is not known: describe it in a file (--family); known are: %s",
 			model_type, family_list(known, sizeof known));
 	return 0;
 }

@@ -243,7 +243,7 @@ static int refuse_missing(const struct cut *cut, const struct cut_place *place, 
 {
 	char text[NAME_BYTES];
 
-	return refuse(cut, "tensor %s is missing in all %u shards: the checkpoint is incomplete, download it again",
+	return refuse(cut, "tensor %s is missing in all %u shards: the checkpoint is incomplete: download it again, or name where the rest lies (--dir)",
 		      cut_name(cut, place, name, text, sizeof text), cut->catalog->shard_count);
 }
 
@@ -301,7 +301,7 @@ static int refuse_form(const struct cut *cut, const struct cut_place *place, con
 	return refuse(
 		cut,
 		"%s: tensor %s: %llu bytes in a dtype or shape that no format of family %s has (as %s it needs %llu): "
-		"convert the checkpoint again",
+		"convert the checkpoint again, or correct the family if it is described in a file",
 		cut->catalog->shard[wrong->shard].name, text, (unsigned long long)wrong->bytes, cut->family->name,
 		nearest.name, (unsigned long long)needs);
 }

@@ -44,7 +44,8 @@ const char *cnre_colibri_explain(int error)
 	case -ENOSPC:
 		return "no room for what this engine may hold at once: raise the manager's --ram, or end another engine";
 	case -ESTALE:
-		return "the manager serves another revision of this model: use the same files, or restart it";
+		return "the manager serves another revision of this model: use the same files, or restart it; with shards in several "
+		       "directories set CNRE_DIRS as its --dir";
 	case -EPROTO:
 		return "libcnre and the manager are of different releases: install both of one";
 	case -EBUSY:

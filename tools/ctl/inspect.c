@@ -45,6 +45,7 @@ static void print_joined(FILE *out, const json_t *words, const char *separator)
 static void print_head(FILE *out, struct fields *fields, const json_t *answer)
 {
 	uint64_t after = fields_number(fields, answer, "rows_after");
+	uint64_t least = fields_number(fields, answer, "expert_bytes_min"), most = fields_number(fields, answer, "expert_bytes_max");
 	const char *state = fields_string(fields, answer, "state");
 	char text[5][FORMAT_BYTES];
 
@@ -56,10 +57,9 @@ static void print_head(FILE *out, struct fields *fields, const json_t *answer)
 		fprintf(out, " and %" PRIu64 " after them", after);
 	fprintf(out, ", up to %" PRIu64 " experts in each, %" PRIu64 " a token\n",
 		fields_number(fields, answer, "experts"), fields_number(fields, answer, "top_k"));
-	fprintf(out, "experts    %s; %s to %s each, %s in all\n",
+	fprintf(out, "experts    %s; %s%s%s each, %s in all\n",
 		format_count(fields_number(fields, answer, "objects"), text[0]),
-		format_bytes(fields_number(fields, answer, "expert_bytes_min"), text[1]),
-		format_bytes(fields_number(fields, answer, "expert_bytes_max"), text[2]),
+		least == most ? "" : format_bytes(least, text[1]), least == most ? "" : " to ", format_bytes(most, text[2]),
 		format_bytes(fields_number(fields, answer, "expert_bytes_total"), text[3]));
 	fprintf(out, "memory     slabs of up to %s, %s for all of them\n",
 		format_bytes(fields_number(fields, answer, "slab_bytes_max"), text[0]),

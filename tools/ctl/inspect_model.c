@@ -282,10 +282,16 @@ int inspect_model(const struct inspect_words *words, json_t **ret_answer, char m
 					    .further_count = words->further_count,
 					    .family_file = words->family_file};
 	struct model_catalog *catalog = NULL;
-	int r = model_catalog_open_source(&catalog, &source, message);
+	char reason[MODEL_MESSAGE_BYTES] = "";
+	int r = model_catalog_open_source(&catalog, &source, reason);
 
-	if (r < 0)
+	if (r < 0) {
+		if (strncmp(reason, words->directory, strlen(words->directory)) == 0)
+			(void)snprintf(message, CTL_MESSAGE_BYTES, "%s", reason);
+		else
+			(void)snprintf(message, CTL_MESSAGE_BYTES, "%.300s: %s", words->directory, reason);
 		return r;
+	}
 	*ret_answer = describe(catalog);
 	(void)model_catalog_close(catalog);
 	if (*ret_answer != NULL)
