@@ -390,6 +390,10 @@ $(out)/cnre-counters.7: doc/counters.awk shm/counters.def
 # ---- install: writes below DESTDIR only; needs no root, runs no ldconfig and no systemctl ----
 man_pages := $(wildcard doc/man/*.[1-8])
 man_page_at = $(mandir)/man$(subst .,,$(suffix $(1)))/$(notdir $(1))
+# They lie in one folder there, so links between them lose theirs.
+documents := README.md LICENSE $(addprefix doc/,design.md shared-memory.md protocol.md families.md failures.md measured.md integrating.md family.ini) \
+	systemd/managerd.conf systemd/hugepages.conf
+unfolder := sed -E 's@\]\((doc|\.\.)/@](@g'
 installed_man := $(foreach m,$(man_pages) cnre-counters.7,$(call man_page_at,$(m)))
 have_systemd = $(if $(WITH_SYSTEMD),$(filter yes,$(WITH_SYSTEMD)),$(shell $(PKG_CONFIG) --exists systemd 2>/dev/null && echo yes))
 substitute = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@prefix@|$(prefix)|g' -e 's|@libdir@|$(libdir)|g' \
@@ -409,7 +413,7 @@ install: all $(addprefix $(out)/install/,$(users)) client/cnre.pc.in
 	$(Q)$(foreach f,$(colibri_files),sed 's|"client/colibri/|"|' $(f) | $(INSTALL) -m 0644 /dev/stdin $(call at,$(colibridir))/$(notdir $(f)) &&) true
 	$(Q)$(substitute) client/cnre.pc.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(pkgconfigdir)/cnre.pc)
 	$(Q)$(foreach m,$(man_pages) $(out)/cnre-counters.7,$(INSTALL) -m 0644 $(m) $(call at,$(call man_page_at,$(m))) &&) true
-	$(Q)$(INSTALL) -m 0644 README.md LICENSE doc/design.md doc/shared-memory.md doc/families.md doc/family.ini doc/integrating.md systemd/managerd.conf systemd/hugepages.conf $(call at,$(docdir))/
+	$(Q)$(foreach d,$(documents),$(unfolder) $(d) | $(INSTALL) -m 0644 /dev/stdin $(call at,$(docdir))/$(notdir $(d)) &&) true
 	$(Q)$(if $(have_systemd),$(MAKE) --no-print-directory install-units,echo 'no units installed: systemd not found by pkg-config (WITH_SYSTEMD=yes installs them anyway)')
 
 # Units are written once and installed twice: for the one manager of most machines, and as templates for more.
@@ -428,7 +432,7 @@ uninstall:
 	rm -f $(call at,$(sbindir))/cnre-managerd $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out %/cnre-managerd,$(programs)))) \
 		$(addprefix $(call at,$(libdir))/,$(notdir $(library)) libcnre.so.$(SOVERSION) libcnre.so) \
 		$(call at,$(includedir))/cnre/cnre.h $(call at,$(pkgconfigdir))/cnre.pc $(addprefix $(DESTDIR),$(installed_man)) \
-		$(addprefix $(call at,$(docdir))/,README.md LICENSE design.md shared-memory.md families.md family.ini integrating.md managerd.conf hugepages.conf) \
+		$(addprefix $(call at,$(docdir))/,$(notdir $(documents))) \
 		$(addprefix $(call at,$(colibridir))/,$(notdir $(colibri_files))) \
 		$(addprefix $(call at,$(unitdir))/,$(units) cnre.slice) \
 		$(call at,$(sysusersdir))/cnre.conf $(call at,$(tmpfilesdir))/cnre.conf

@@ -35,7 +35,13 @@ has 644 $libdir/pkgconfig/cnre.pc
 for file in provider.h provider.c format.c expert_store.c; do
 	has 644 $prefix/share/cnre/colibri/$file
 done
-has 644 $prefix/share/doc/cnre/integrating.md
+for file in README.md LICENSE design.md families.md family.ini integrating.md; do
+	has 644 $prefix/share/doc/cnre/$file
+done
+# Links between documents lead to files that are there.
+while read -r file; do
+	[ -e "$root$prefix/share/doc/cnre/$file" ] || fail "a document links to $file, which is not installed"
+done < <(grep -hoE '\]\([^)#:]+' "$root$prefix"/share/doc/cnre/*.md | cut -c 3- | sort -u)
 for unit in cnre-managerd.service cnre-managerd.socket cnre-managerd@.service cnre-managerd@.socket cnre.slice; do
 	has 644 $prefix/lib/systemd/system/$unit
 done
