@@ -359,25 +359,36 @@ int drive_parse_weights(const char *text, double ret_weight[LOADER_REPLICAS_MAX]
 	return 0;
 }
 
-/* replicas: the primary and every mirror; 0: any number. */
-static int take_weights(struct drives *drives, const char *weights, uint32_t replicas, char *message, size_t message_bytes)
+int drive_check_weights(const char *text, uint32_t replicas, char *message, size_t message_bytes)
 {
-	if (weights == NULL)
+	double weight[LOADER_REPLICAS_MAX];
+	uint32_t count;
+
+	if (text == NULL)
 		return 0;
-	drives->weights = DRIVE_WEIGHTS_DECLARED;
-	if (drive_parse_weights(weights, drives->declared, &drives->declared_count) == 0) {
-		if (replicas == 0 || replicas == drives->declared_count)
-			return 0;
+	if (drive_parse_weights(text, weight, &count) < 0) {
 		(void)snprintf(message, message_bytes,
-			       "--drive-weights %.100s: %u weights, but %u for the primary and its mirrors: write one for each",
-			       weights, drives->declared_count, replicas);
+			       "--drive-weights %.100s: write positive numbers, of the primary first, then of the mirrors in their order, "
+			       "for example 4:1; at most %u",
+			       text, LOADER_REPLICAS_MAX);
 		return -EINVAL;
 	}
+	if (replicas == 0 || replicas == count)
+		return 0;
 	(void)snprintf(message, message_bytes,
-		       "--drive-weights %.100s: write positive numbers, of the primary first, then of the mirrors in their order, "
-		       "for example 4:1; at most %u",
-		       weights, LOADER_REPLICAS_MAX);
+		       "--drive-weights %.100s: %u weights, but %u for the primary and its mirrors: write one for each", text,
+		       count, replicas);
 	return -EINVAL;
+}
+
+static int take_weights(struct drives *drives, const char *weights, uint32_t replicas, char *message, size_t message_bytes)
+{
+	int r = drive_check_weights(weights, replicas, message, message_bytes);
+
+	if (r < 0 || weights == NULL)
+		return r;
+	drives->weights = DRIVE_WEIGHTS_DECLARED;
+	return drive_parse_weights(weights, drives->declared, &drives->declared_count);
 }
 
 int drive_open_all(struct manager *manager, const char *weights, char *message, size_t message_bytes)

@@ -53,6 +53,8 @@ void drive_close_all(struct manager *manager);
 void drive_files_changed(struct manager *manager);
 /* Weights as text: 0 and how many, or -EINVAL. */
 int drive_parse_weights(const char *text, double ret_weight[LOADER_REPLICAS_MAX], uint32_t *ret_count);
+/* replicas: the primary and every mirror; 0: any number. 0 (also for NULL), or -EINVAL with a line that says what is wrong. */
+int drive_check_weights(const char *text, uint32_t replicas, char *message, size_t message_bytes);
 
 void drive_tick(struct manager *manager, int64_t now_ns);
 int64_t drive_deadline_ns(const struct manager *manager);

@@ -6,6 +6,7 @@
 #include "manager/adopt.h"
 #include "manager/budget.h"
 #include "manager/check.h"
+#include "manager/drive.h"
 #include "manager/history.h"
 #include "manager/keeper.h"
 #include "manager/kv.h"
@@ -220,7 +221,8 @@ static int run(const struct settings *settings)
 {
 	char message[SERVE_MESSAGE_BYTES] = "", socket[128];
 
-	if (check_policy(settings, message) < 0 || check_numa(settings->numa, message, sizeof message) < 0) {
+	if (check_policy(settings, message) < 0 || check_numa(settings->numa, message, sizeof message) < 0 ||
+	    drive_check_weights(settings->drive_weights, 1 + settings->mirror.count, message, sizeof message) < 0) {
 		(void)fail(message);
 		return EXIT_USAGE;
 	}

@@ -624,10 +624,15 @@ Test(system_replicas, a_manager_that_dies_beside_a_hung_drive_leaves_no_slab_and
 
 Test(system_replicas, weights_for_another_number_of_mirrors_are_refused)
 {
+	char text[4096];
+
 	world_open(&world);
 	world_generate(&world, NULL);
-	cr_expect_eq(world_start(&world, (const char *const[]){"--drive-weights", "4:1", NULL}), -1);
+	cr_expect_eq(world_start(&world, (const char *const[]){"--drive-weights", "4:1", NULL}), -2);
 	cr_expect(world_log_has(&world, "--drive-weights 4:1: 2 weights, but 1 for the primary"));
-	cr_expect_eq(world_start(&world, (const char *const[]){"--drive-weights", "4:-1", NULL}), -1);
+	cr_expect_eq(world_start(&world, (const char *const[]){"--drive-weights", "4:-1", NULL}), -2);
+	/* Exit status 2 is for what no further start would mend, and --check says what a start would. */
+	cr_expect_eq(world_run("cnre-managerd", (const char *const[]){"--model", world.model, "--drive-weights", "4:1", "--check", NULL},
+			       text, sizeof text), 2, "%s", text);
 	world_close(&world);
 }
