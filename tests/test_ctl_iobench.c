@@ -463,6 +463,7 @@ Test(ctl_iobench, two_targets_on_one_disk_are_said_to_be_so)
 		     0);
 	cr_expect_not_null(strstr(text, "a copy there makes nothing faster"), "%s", text);
 	cr_expect_not_null(strstr(text, " --reads-in-flight 2 --drive-weights "), "%s", text);
+	cr_expect_not_null(strchr(strstr(text, "--drive-weights "), ':'), "as the manual writes them: %s", text);
 	cr_expect_null(strstr(text, "disks together"), "one disk is not read against itself: %s", text);
 	free(text);
 	json_decref(answer);

@@ -85,7 +85,7 @@ static void write_settings(const struct iobench *bench, char text[SENTENCE_BYTES
 		used += (size_t)snprintf(text + used, SENTENCE_BYTES - used, " --reads-in-flight %" PRIu32, in_flight);
 	for (uint32_t i = 0; bench->drive_count > 1 && i < bench->drive_count; i++)
 		used += (size_t)snprintf(text + used, SENTENCE_BYTES - used, "%s%.3g",
-					 i == 0 ? " --drive-weights " : ",",
+					 i == 0 ? " --drive-weights " : ":",
 					 iobench_rate(&chosen_of(bench, i)->measured) / 1e9);
 }
 
