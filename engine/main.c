@@ -45,7 +45,8 @@ static int open_engine(struct program *program, struct engine_size size, uint64_
 	program->load_ns = clock_now_ns() - start_ns;
 	if (error == 0 && engine->kv_error < 0)
 		fprintf(stderr, "cnre-olmoe: --kv cnre: no prefixes from this manager: %s; going on without\n",
-			strerror(-engine->kv_error));
+			engine->kv_error == -ENOTSUP ? "it keeps none: start it with --kv-ram (CNRE_KV_RAM, if an engine starts it)"
+						     : strerror(-engine->kv_error));
 	stop_arm(); /* not before: what waits for a manager or reads the dense weights is ended by the signal itself */
 	return error;
 }
