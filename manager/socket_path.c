@@ -52,14 +52,14 @@ static int take_lock(struct socket_path *socket, char *message)
 	socket->lock_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (socket->lock_fd < 0)
 		return say(message, -errno, "cannot open", name,
-			   "make its directory and give it to the manager's user, or pass another --socket");
+			   "make its directory and give it to the manager's user, or pass another path");
 	if (flock(socket->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		r = -errno;
 		read_owner(socket->lock_fd, owner, sizeof owner);
 		if (r == -EWOULDBLOCK) {
 			(void)snprintf(
 				message, MESSAGE_BYTES,
-				"%.100s is served by another manager, pid %s: use it, stop it, or pass another --socket",
+				"%.100s is served by another manager, pid %s: use it, stop it, or pass another path",
 				socket->path, owner[0] != '\0' ? owner : "unknown");
 			return -EBUSY;
 		}
@@ -99,13 +99,13 @@ static int remove_stale(const struct socket_path *path, const struct sockaddr_un
 	if (lstat(path->path, &status) < 0)
 		return errno == ENOENT ? 0
 				       : say(message, -errno, "cannot see", path->path,
-					     "make its directory, or pass another --socket");
+					     "make its directory, or pass another path");
 	if (!S_ISSOCK(status.st_mode))
-		return say(message, -EEXIST, "no socket is at", path->path, "remove it, or pass another --socket");
+		return say(message, -EEXIST, "no socket is at", path->path, "remove it, or pass another path");
 	r = connect(path->fd, (const struct sockaddr *)address, sizeof *address) < 0 ? -errno : 0;
 	if (r != -ECONNREFUSED)
 		return say(message, -EADDRINUSE, "cannot take", path->path,
-			   "another program answers there: stop it, or pass another --socket");
+			   "another program answers there: stop it, or pass another path");
 	return unlink(path->path) < 0 ? say(message, -errno, "cannot remove the stale", path->path, "remove it") : 0;
 }
 
@@ -117,7 +117,7 @@ static int bind_path(struct socket_path *path, unsigned mode, const char *group,
 	int r;
 
 	memcpy(address.sun_path, path->path, strlen(path->path) + 1);
-	path->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	path->fd = socket(AF_UNIX, path->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (path->fd < 0)
 		return say(message, -errno, "cannot make a socket for", path->path, "see the limits of the process");
 	r = remove_stale(path, &address, message);
@@ -128,7 +128,7 @@ static int bind_path(struct socket_path *path, unsigned mode, const char *group,
 	(void)umask(before);
 	if (r < 0)
 		return say(message, r, "cannot bind", path->path,
-			   "make its directory writable for the manager, or pass another --socket");
+			   "make its directory writable for the manager, or pass another path");
 	r = set_access(path, mode, group, message);
 	if (r == 0 && (listen(path->fd, BACKLOG) < 0 || stat(path->path, &status) < 0))
 		r = say(message, -errno, "cannot listen on", path->path, "see its directory");
@@ -144,7 +144,8 @@ static int bind_path(struct socket_path *path, unsigned mode, const char *group,
 void socket_path_adopt(struct socket_path *ret_socket, const char *path, int listen_fd, int lock_fd, dev_t device,
 		       ino_t inode)
 {
-	struct socket_path socket = {.fd = listen_fd, .lock_fd = lock_fd, .device = device, .inode = inode};
+	struct socket_path socket = {
+		.fd = listen_fd, .lock_fd = lock_fd, .type = SOCK_SEQPACKET, .device = device, .inode = inode};
 	struct sockaddr_un address;
 	socklen_t length = sizeof address;
 	struct stat status;
@@ -199,15 +200,15 @@ int socket_path_bind_again(struct socket_path *socket, unsigned mode, const char
 	return 0;
 }
 
-int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group,
+static int open_path(struct socket_path *ret_socket, int type, const char *path, unsigned mode, const char *group,
 		     char message[MESSAGE_BYTES])
 {
-	struct socket_path socket = {.fd = -1, .lock_fd = -1};
+	struct socket_path socket = {.fd = -1, .lock_fd = -1, .type = type};
 	int r;
 
 	if (strlen(path) >= sizeof socket.path) {
 		(void)snprintf(message, MESSAGE_BYTES,
-			       "the socket path is longer than %zu bytes: pass a shorter --socket",
+			       "the socket path is longer than %zu bytes: pass a shorter path",
 			       sizeof socket.path - 1);
 		return -ENAMETOOLONG;
 	}
@@ -221,6 +222,18 @@ int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned 
 	}
 	*ret_socket = socket;
 	return 0;
+}
+
+int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group,
+		     char message[MESSAGE_BYTES])
+{
+	return open_path(ret_socket, SOCK_SEQPACKET, path, mode, group, message);
+}
+
+int socket_path_open_stream(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group,
+			    char message[MESSAGE_BYTES])
+{
+	return open_path(ret_socket, SOCK_STREAM, path, mode, group, message);
 }
 
 int socket_path_is_ours(const struct socket_path *socket)

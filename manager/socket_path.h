@@ -8,6 +8,7 @@
 struct socket_path {
 	int fd;                           /* listening, non-blocking, CLOEXEC */
 	int lock_fd;                      /* PATH.lock, flock held for life; -1 with a passed socket */
+	int type;                         /* SOCK_SEQPACKET, or SOCK_STREAM of metrics */
 	dev_t device;
 	ino_t inode;                      /* of the bound path */
 	char path[108];
@@ -15,6 +16,8 @@ struct socket_path {
 
 /* See listener_open. A stale socket is replaced, and only under the lock. */
 int socket_path_open(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group, char message[256]);
+/* The same, of a stream: for metrics. */
+int socket_path_open_stream(struct socket_path *ret_socket, const char *path, unsigned mode, const char *group, char message[256]);
 /*
  * A socket that listens already, from systemd's socket unit or the former manager; lock_fd -1: its owner is systemd. With
  * a lock: device and inode of the path as it was bound, inode 0 if that is not known; then what is there is taken for it.
