@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "manager/history.h"
+#include "manager/metrics.h"
 #include "manager/residency.h"
 #include "manager/session.h"
 #include "policy/policy.h"
@@ -202,6 +203,8 @@ static void end_visit(struct manager *manager, struct session *session, uint32_t
 	if (visits->was_visited && wait_us <= FEED_WAIT_US_MAX) {
 		tuner_visit(feed->tuner, residency_policy(manager), session->model->first_layer + layer, physical,
 			    (double)wait_us);
+		if (visits->misses > 0)
+			metrics_visit_waited(manager, session, (int64_t)wait_us * 1000);
 		if (trace_layer(feed, session, layer) != RECORDED_NONE)
 			record(feed, session, RECORD_WAIT, trace_layer(feed, session, layer), physical, wait_us);
 	}

@@ -78,6 +78,8 @@ struct json_t *kv_report_short(const struct manager *manager);
 void kv_report_degraded(const struct manager *manager, void (*add)(struct json_t *list, const char *what, const char *advice),
 			struct json_t *list);
 
+uint64_t kv_file_bytes(const struct manager *manager); /* of blocks in files, of all namespaces */
+
 /* The namespaces that the asker may open; all for who may administer: names of blocks tell who can guess a prompt. */
 struct json_t *kv_report(const struct manager *manager, const struct peer *peer);
 

@@ -154,21 +154,28 @@ static json_t *report_namespace(const struct kv_namespace *space)
 	return object;
 }
 
+uint64_t kv_file_bytes(const struct manager *manager)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; manager->kv != NULL && i < CNRE_KV_NAMESPACES_MAX; i++)
+		bytes += manager->kv->space[i] == NULL ? 0 : manager->kv->space[i]->disk_bytes;
+	return bytes;
+}
+
 static json_t *report_disk(const struct kv_store *store)
 {
 	struct kv_disk_status status;
-	uint64_t files = 0, bytes = 0;
+	uint64_t files = 0;
 
 	if (store->disk == NULL)
 		return json_null();
 	kv_disk_get_status(store->disk, &status);
-	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++) {
+	for (uint32_t i = 0; i < CNRE_KV_NAMESPACES_MAX; i++)
 		files += store->space[i] == NULL ? 0 : store->space[i]->disk_blocks;
-		bytes += store->space[i] == NULL ? 0 : store->space[i]->disk_bytes;
-	}
 	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "directory",
 			 report_text(store->manager->settings->kv_dir), "io", status.uring ? "io_uring" : "plain", "files",
-			 (json_int_t)files, "bytes", (json_int_t)bytes, "limit_bytes", (json_int_t)store->disk_limit_bytes,
+			 (json_int_t)files, "bytes", (json_int_t)kv_file_bytes(store->manager), "limit_bytes", (json_int_t)store->disk_limit_bytes,
 			 "written", (json_int_t)status.blocks_written, "read", (json_int_t)status.blocks_read, "present",
 			 (json_int_t)status.present_already, "syscalls", (json_int_t)status.syscalls, "errors",
 			 (json_int_t)(status.write_errors + status.read_errors), "quarantined",

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "manager/digest.h"
+#include "manager/metrics.h"
 #include "manager/prepare.h"
 
 #include <errno.h>
@@ -43,6 +44,7 @@ static void publish(struct load *load)
 	cnre_counter_add(&manager->counters->loads, 1);
 	cnre_counter_add(&manager->counters->bytes_loaded, slab_bytes_of(manager, load->owner));
 	cnre_counter_add(&manager->counters->service_ns, (uint64_t)(load->ended_ns - load->begun_ns));
+	metrics_load_done(manager, load->owner, load->ended_ns - load->begun_ns);
 	object_note_attempt(entry, load, load->ended_ns);
 	CNRE_CRASH_POINT("publish-counted");
 	object_settle(entry, cnre_word_generation(object_word(entry)), CNRE_LOAD_OK, CNRE_STATE_READY);

@@ -10,6 +10,7 @@
 #include "manager/history.h"
 #include "manager/keeper.h"
 #include "manager/kv.h"
+#include "manager/metrics.h"
 #include "manager/path.h"
 #include "manager/pool.h"
 #include "manager/serve.h"
@@ -222,7 +223,8 @@ static int run(const struct settings *settings)
 	char message[SERVE_MESSAGE_BYTES] = "", socket[128];
 
 	if (check_policy(settings, message) < 0 || check_numa(settings->numa, message, sizeof message) < 0 ||
-	    drive_check_weights(settings->drive_weights, 1 + settings->mirror.count, message, sizeof message) < 0) {
+	    drive_check_weights(settings->drive_weights, 1 + settings->mirror.count, message, sizeof message) < 0 ||
+	    metrics_check(settings->metrics, message, sizeof message) < 0) {
 		(void)fail(message);
 		return EXIT_USAGE;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The manager's parts and where they meet. Everything here belongs to the core thread: no locks. Only worker.c,
- * bell_thread.c, loader_pool.c and pressure_watch.c have other threads, and those touch nothing of this.
+ * bell_thread.c, loader_pool.c, pressure_watch.c and metrics_server.c have other threads, and those touch nothing of this.
  */
 #ifndef CNRE_MANAGER_MANAGER_H
 #define CNRE_MANAGER_MANAGER_H
@@ -27,6 +27,7 @@ struct drives;
 struct feed;
 struct listener;
 struct loop;
+struct metrics;
 struct mirrors;
 struct pool;
 struct prepare;
@@ -103,6 +104,7 @@ struct manager {
 	struct fences *fences;            /* late reads of dead incarnations */
 	struct kv_store *kv;              /* NULL: KV prefixes are not kept */
 	struct mirrors *mirrors;          /* NULL: none */
+	struct metrics *metrics;          /* NULL: off */
 	char *const *argv;                /* to start a keeper, or the next manager */
 	int adopted;                      /* this incarnation took over from another */
 	int is_adopting;                  /* what is told about now is stored already */

@@ -9,6 +9,7 @@
 #include "manager/kv.h"
 #include "manager/listener.h"
 #include "manager/loader.h"
+#include "manager/metrics.h"
 #include "manager/mirror.h"
 #include "manager/pool.h"
 #include "manager/pressure.h"
@@ -302,6 +303,8 @@ static json_t *report_degraded(const struct manager *manager)
 			"compare measured_bytes, pool_bytes and budget_bytes of cnrectl stats; set a lower budget: cnrectl set ram SIZE");
 	add_pressure(list, &manager->pressure);
 	add_store(list, manager);
+	if (metrics_fault(manager) != NULL)
+		add_degraded(list, metrics_fault(manager), "clients are served; restart the manager when that is put right");
 	mirror_report_degraded(manager, add_degraded, list);
 	kv_report_degraded(manager, add_degraded, list);
 	return list;

@@ -17,6 +17,7 @@
 #include "manager/guard.h"
 #include "manager/kv.h"
 #include "manager/measure.h"
+#include "manager/metrics.h"
 #include "manager/mirror.h"
 #include "manager/persist.h"
 #include "manager/pool.h"
@@ -510,6 +511,8 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 	if (r == 0)
 		r = listener_open(manager, &setup->listener, message);
 	if (r == 0)
+		r = metrics_open(manager, message);
+	if (r == 0)
 		r = feed_open(manager, setup->usage, message, SERVE_MESSAGE_BYTES);
 	if (r == 0)
 		r = open_memory(manager, &own, message);
@@ -705,6 +708,7 @@ static void leave_reads_behind(struct manager *manager)
 
 void serve_close(struct manager *manager)
 {
+	metrics_close(manager);
 	if (manager->store != NULL && store_kind(manager->store) == STORE_SYSTEMD && manager->stopping) {
 		leave_to_store(manager);
 		return;

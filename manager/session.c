@@ -13,6 +13,7 @@
 #include "manager/feed.h"
 #include "manager/kv.h"
 #include "manager/match.h"
+#include "manager/metrics.h"
 #include "manager/persist.h"
 #include "manager/reservation.h"
 #include "manager/residency.h"
@@ -580,8 +581,9 @@ static struct session *of_cleanup(struct worker_job *job)
 	return (struct session *)((char *)job - offsetof(struct session, cleanup));
 }
 
-static void retire(struct manager *manager, const struct session_totals *totals)
+static void retire(const struct session *session, const struct session_totals *totals)
 {
+	struct manager *manager = session->manager;
 	struct session_totals *retired = &manager->sessions->retired;
 
 	retired->accesses += totals->accesses;
@@ -589,6 +591,7 @@ static void retire(struct manager *manager, const struct session_totals *totals)
 	retired->joins += totals->joins;
 	retired->failures += totals->failures;
 	retired->wait_ns += totals->wait_ns;
+	metrics_session_ended(manager, session, totals);
 	state_save_retired(manager);
 }
 
@@ -597,7 +600,7 @@ void session_settle(struct session *session)
 	struct session_count count = {.objects = 0};
 
 	(void)session_count(session, &count, UINT32_MAX);
-	retire(session->manager, &count.totals);
+	retire(session, &count.totals);
 	session->is_settled = 1;
 }
 
@@ -620,7 +623,7 @@ static void cleaned_up(struct worker_job *job)
 {
 	struct session *session = of_cleanup(job);
 
-	retire(session->manager, &session->totals);
+	retire(session, &session->totals);
 	session->manager->sessions->cleanups--;
 	session->feed = feed_client_close(session->feed);
 	free(session);

@@ -52,6 +52,7 @@ struct settings {
 	const char *socket;               /* NULL: chosen by user id */
 	uint32_t socket_mode;             /* permission bits */
 	const char *socket_group;         /* NULL: left alone */
+	const char *metrics;              /* NULL: off */
 	const char *policy;
 	uint32_t pool;                    /* enum policy_pool */
 	uint32_t client_policy;           /* enum settings_client_policy */

@@ -17,6 +17,7 @@ SETTING("family", TEXT, family, "CNRE_FAMILY", "(none)", 0, 0, "FILE", "File tha
 SETTING("socket", TEXT, socket, NULL, "(by user)", 0, 0, "PATH", "Path of the control socket.")
 SETTING("socket-mode", OCTAL, socket_mode, NULL, "0660", 0, 0777, NULL, "Permissions of the control socket.")
 SETTING("socket-group", TEXT, socket_group, NULL, "(unchanged)", 0, 0, NULL, "Group of the control socket: who may connect.")
+SETTING("metrics", TEXT, metrics, NULL, "(off)", 0, 0, "unix:PATH|127.0.0.1:PORT", "Where scrapers get OpenMetrics: a Unix socket with mode and group of the control socket, or a loopback address.")
 SETTING("policy", TEXT, policy, "CNRE_POLICY", "cost", 0, 0, NULL, "Residency policy by name.")
 SETTING("client-policy", CHOICE, client_policy, NULL, "refuse", 0, 0, "refuse|own|allow", "Whose wish for a policy is followed: nobody's, that of this user's own clients, or everybody's.")
 SETTING("pool", CHOICE, pool, NULL, "auto", 0, 0, "auto|global|layer|soft", "From whom the policy takes room: anybody, the same layer, or anybody above a floor; auto is the policy's own.")

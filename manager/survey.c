@@ -3,6 +3,7 @@
 #include "manager/survey.h"
 
 #include "base/clock.h"
+#include "manager/metrics.h"
 #include "manager/report.h"
 #include "manager/session.h"
 
@@ -30,7 +31,7 @@ struct survey {
 	struct session_count count; /* may be a part */
 	struct session_totals sum;
 	uint64_t leased;
-	int wants_clients;
+	int wants_clients, wants_metrics;
 	struct text text[SURVEY_KINDS];
 };
 
@@ -113,15 +114,20 @@ static void begin(struct manager *manager)
 	/* Who ends from here on was active: counted already, or not at all this time; but never twice. */
 	survey->sum = manager->sessions->retired;
 	survey->leased = 0;
-	survey->wants_clients = 0;
-	for (const struct survey_question *q = survey->waiting; q != NULL; q = q->next)
+	survey->wants_clients = survey->wants_metrics = 0;
+	for (const struct survey_question *q = survey->waiting; q != NULL; q = q->next) {
 		survey->wants_clients |= q->kind == SURVEY_CLIENTS;
+		survey->wants_metrics |= q->kind == SURVEY_METRICS;
+	}
+	if (survey->wants_metrics)
+		metrics_survey_begins(manager);
 	if (survey->wants_clients)
 		add_text(&survey->text[SURVEY_CLIENTS], "{\"clients\":[", 12);
 }
 
-static void take_session(struct survey *survey, const struct session *session)
+static void take_session(struct manager *manager, const struct session *session)
 {
+	struct survey *survey = manager->survey;
 	struct text *clients = &survey->text[SURVEY_CLIENTS];
 	const struct session_totals *totals = &survey->count.totals;
 
@@ -131,6 +137,8 @@ static void take_session(struct survey *survey, const struct session *session)
 	survey->sum.failures += totals->failures;
 	survey->sum.wait_ns += totals->wait_ns;
 	survey->leased += survey->count.leased;
+	if (survey->wants_metrics)
+		metrics_take_session(manager, session, &survey->count);
 	if (!survey->wants_clients)
 		return;
 	if (clients->bytes > 0 && clients->base[clients->bytes - 1] != '[')
@@ -156,7 +164,7 @@ static int count_slice(struct manager *manager)
 		before = survey->count.objects;
 		if (!session_count(session, &survey->count, words))
 			return 0;
-		take_session(survey, session);
+		take_session(manager, session);
 		survey->number = 0;
 		cost = survey->count.objects - before + (survey->wants_clients ? SURVEY_WORDS_PER_CLIENT : 1);
 		words = words > cost ? words - cost : 0;

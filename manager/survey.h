@@ -24,13 +24,14 @@
 
 struct manager;
 
-enum survey_kind { SURVEY_STATS, SURVEY_CLIENTS, SURVEY_KINDS };
+/* METRICS: what was counted is told to metrics.h meanwhile, and the text is empty. */
+enum survey_kind { SURVEY_STATS, SURVEY_CLIENTS, SURVEY_METRICS, SURVEY_KINDS };
 
 struct survey_question {
 	enum survey_kind kind;
 	uint32_t id;                          /* the asker's */
 	struct survey_question *next, **link; /* link NULL: it does not wait */
-	/* JSON text; NULL: out of memory. The question does not wait any more. */
+	/* JSON text; NULL: out of memory, or of METRICS. The question does not wait any more. */
 	void (*answer)(struct survey_question *question, const char *text, size_t bytes);
 };
 

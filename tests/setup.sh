@@ -5,11 +5,11 @@
 # by root or by sudo without a password; anyone else gets the line to type, and exit status 1.
 set -u
 
-build='gcc g++ libc6-dev make pkg-config liburing-dev libjansson-dev libinih-dev libssl-dev libxxhash-dev'
+build='gcc g++ libc6-dev make pkg-config liburing-dev libjansson-dev libinih-dev libssl-dev libxxhash-dev libmicrohttpd-dev'
 demo=$build
-# libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, systemd-container, libpam-systemd
-# system tests; mandoc, shellcheck, systemd lint.
-check="$build libcriterion-dev clang libclang-rt-14-dev spin fio strace jq systemd systemd-container libpam-systemd mandoc shellcheck"
+# libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, curl, prometheus, systemd-container,
+# libpam-systemd system tests; mandoc, shellcheck, systemd lint.
+check="$build libcriterion-dev clang libclang-rt-14-dev spin fio strace jq curl prometheus systemd systemd-container libpam-systemd mandoc shellcheck"
 bench="$build fio memcached jq"
 
 case ${1-} in
@@ -45,9 +45,25 @@ else
 	exit 1
 fi
 
+# Of prometheus the tests need the programs, not a service that listens to everybody: it is neither started nor left on.
+policy=/usr/sbin/policy-rc.d has_policy=
+keep_services_off()
+{
+	case " $missing " in *' prometheus '*) ;; *) return ;; esac
+	[ ! -e $policy ] || return
+	printf '#!/bin/sh\nexit 101\n' | $as_root tee $policy >/dev/null && $as_root chmod 755 $policy && has_policy=yes
+}
+let_services_be()
+{
+	[ -z "$has_policy" ] || $as_root rm -f $policy
+	case " $missing " in *' prometheus '*) ;; *) return ;; esac
+	! command -v systemctl >/dev/null || $as_root systemctl disable prometheus.service >/dev/null 2>&1
+}
+
 echo "setup: installing with apt-get:$missing"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log"; let_services_be' EXIT
+keep_services_off
 # shellcheck disable=SC2086 # both are lists of words
 if ! $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update >"$log" 2>&1 ||
 	! $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing >>"$log" 2>&1; then

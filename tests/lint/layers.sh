@@ -51,6 +51,7 @@ jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|tools/route|engi
 ini.h              (manager/settings|model/family_file)\.c
 openssl/[a-z]+.h   (base/(fingerprint|payload)|kvstore/key)\.c
 (deepseek_v4_internal|expert_store|expert_store_registry|tensor).h client/colibri/expert_store\.c
+microhttpd.h       manager/metrics_server\.c
 xxhash.h           (manager/digest\.c|kvstore/checker_body\.h)
 cuda.h             gpu/gpu_cuda\.c'
 

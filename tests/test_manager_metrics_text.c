@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A snapshot as text: both formats, units, names that somebody chose, histograms. */
+#include "manager/metrics_snapshot.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct metrics_snapshot snapshot;
+static char *text;
+
+static void begin(void)
+{
+	snapshot = (struct metrics_snapshot){.model_count = 1, .policy = "cost", .started_unix_ns = 1700000000250000000};
+	(void)snprintf(snapshot.model[0].name, sizeof snapshot.model[0].name, "olmoe");
+}
+
+static void finish(void)
+{
+	free(text);
+	text = NULL;
+}
+
+TestSuite(manager_metrics_text, .timeout = 10, .init = begin, .fini = finish);
+
+static const char *write_text(int is_openmetrics)
+{
+	size_t bytes = 0;
+
+	free(text);
+	text = metrics_text(&snapshot, is_openmetrics, &bytes);
+	cr_assert_not_null(text);
+	cr_assert_eq(strlen(text), bytes);
+	return text;
+}
+
+static void set_counter(const char *name, uint64_t value)
+{
+	for (size_t i = 0; i < cnre_counter_count; i++)
+		if (strcmp(cnre_counter_table[i].name, name) == 0)
+			snapshot.counter[i] = value;
+}
+
+static void expect_line(const char *line)
+{
+	size_t length = strlen(line);
+	const char *at = text;
+
+	while ((at = strstr(at, line)) != NULL) {
+		if ((at == text || at[-1] == '\n') && at[length] == '\n')
+			return;
+		at++;
+	}
+	cr_expect(0, "no line %s", line);
+}
+
+Test(manager_metrics_text, openmetrics_has_units_totals_and_an_end)
+{
+	set_counter("felt_wait_ns", 1500000001);
+	set_counter("bytes_read", 4096);
+	set_counter("resident_bytes", 7);
+	set_counter("hits", 18446744073709551615u);
+	(void)write_text(1);
+	expect_line("# TYPE cnre_felt_wait_seconds counter");
+	expect_line("# UNIT cnre_felt_wait_seconds seconds");
+	expect_line("cnre_felt_wait_seconds_total 1.500000001");
+	expect_line("# HELP cnre_read_bytes Bytes read from the checkpoint, alignment included.");
+	expect_line("cnre_read_bytes_total 4096");
+	expect_line("# TYPE cnre_resident_bytes gauge");
+	expect_line("# UNIT cnre_resident_bytes bytes");
+	expect_line("cnre_resident_bytes 7");
+	expect_line("cnre_hits_total 18446744073709551615");
+	expect_line("cnre_start_time_seconds 1700000000.250");
+	cr_expect_str_eq(text + strlen(text) - 6, "# EOF\n");
+}
+
+Test(manager_metrics_text, the_older_format_names_counters_by_their_total)
+{
+	(void)write_text(0);
+	expect_line("# TYPE cnre_felt_wait_seconds_total counter");
+	expect_line("cnre_felt_wait_seconds_total 0.000000000");
+	cr_expect_null(strstr(text, "# UNIT"));
+	cr_expect_null(strstr(text, "# EOF"));
+}
+
+Test(manager_metrics_text, names_cannot_end_a_label_or_a_line)
+{
+	snapshot.client_count = 1;
+	(void)snprintf(snapshot.client[0].name, sizeof snapshot.client[0].name, "a\"} 9\nb\\\xff");
+	snapshot.client[0].accesses = 3;
+	(void)write_text(1);
+	expect_line("cnre_client_accesses_total{client=\"a\\\"} 9?b\\\\?\"} 3");
+}
+
+Test(manager_metrics_text, buckets_are_cumulated_and_bounds_belong_to_theirs)
+{
+	metrics_observe(&snapshot.model[0].service, 100000);       /* the first bound itself */
+	metrics_observe(&snapshot.model[0].service, 100001);
+	metrics_observe(&snapshot.model[0].service, 31000000000);  /* beyond the last */
+	metrics_observe(&snapshot.model[0].service, -5);           /* a clock that went wrong */
+	(void)write_text(1);
+	expect_line("cnre_load_service_seconds_bucket{model=\"olmoe\",view=\"\",le=\"0.0001\"} 2");
+	expect_line("cnre_load_service_seconds_bucket{model=\"olmoe\",view=\"\",le=\"0.00025\"} 3");
+	expect_line("cnre_load_service_seconds_bucket{model=\"olmoe\",view=\"\",le=\"30.0\"} 3");
+	expect_line("cnre_load_service_seconds_bucket{model=\"olmoe\",view=\"\",le=\"+Inf\"} 4");
+	expect_line("cnre_load_service_seconds_count{model=\"olmoe\",view=\"\"} 4");
+	expect_line("cnre_load_service_seconds_sum{model=\"olmoe\",view=\"\"} 31.000200001");
+}
+
+Test(manager_metrics_text, a_full_snapshot_has_a_line_for_each_place_and_no_more)
+{
+	size_t lines = 0;
+
+	snapshot.model_count = MANAGER_MODELS_MAX;
+	snapshot.layer_count = METRICS_LAYERS_MAX + MANAGER_MODELS_MAX;
+	snapshot.client_count = METRICS_CLIENTS_MAX + 1;
+	snapshot.drive_count = LOADER_DRIVES_MAX;
+	for (uint32_t i = 0; i < MANAGER_MODELS_MAX; i++)
+		memset(snapshot.model[i].name, '"', sizeof snapshot.model[i].name - 1);
+	for (uint32_t i = 0; i < snapshot.layer_count; i++)
+		snapshot.layer[i].layer = i < METRICS_LAYERS_MAX ? i : METRICS_LAYER_OTHER;
+	(void)write_text(1);
+	for (const char *at = text; (at = strstr(at, "cnre_layer_loads_total{")) != NULL; at++)
+		lines++;
+	cr_expect_eq(lines, METRICS_LAYERS_MAX + MANAGER_MODELS_MAX);
+	cr_expect_not_null(strstr(text, ",layer=\"other\"} 0\n"));
+	cr_expect_str_eq(text + strlen(text) - 6, "# EOF\n");
+}
