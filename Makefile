@@ -398,12 +398,13 @@ installed_man := $(foreach m,$(man_pages) cnre-counters.7,$(call man_page_at,$(m
 have_systemd = $(if $(WITH_SYSTEMD),$(filter yes,$(WITH_SYSTEMD)),$(shell $(PKG_CONFIG) --exists systemd 2>/dev/null && echo yes))
 substitute = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@prefix@|$(prefix)|g' -e 's|@libdir@|$(libdir)|g' \
 	-e 's|@includedir@|$(includedir)|g' -e 's|@sbindir@|$(sbindir)|g' -e 's|@sysconfdir@|$(sysconfdir)|g'
+examples := tools/grafana/cnre-dashboard.json tools/prometheus/cnre-alerts.yml
 at = $(DESTDIR)$(1)
 
 # What names a directory is made here and not at build time: the prefix may be another one by then.
 install: all $(addprefix $(out)/install/,$(users)) client/cnre.pc.in
 	$(Q)$(INSTALL) -d -m 0755 $(call at,$(bindir)) $(call at,$(sbindir)) $(call at,$(libdir)) $(call at,$(pkgconfigdir)) \
-		$(call at,$(includedir)/cnre) $(call at,$(docdir)) $(call at,$(colibridir)) $(sort $(dir $(addprefix $(DESTDIR),$(installed_man))))
+		$(call at,$(includedir)/cnre) $(call at,$(docdir)/examples) $(call at,$(colibridir)) $(sort $(dir $(addprefix $(DESTDIR),$(installed_man))))
 	$(Q)$(INSTALL) -m 0755 $(out)/cnre-managerd $(call at,$(sbindir))/
 	$(Q)$(INSTALL) -m 0755 $(filter-out %/cnre-managerd $(addprefix %/,$(users)),$(programs)) $(addprefix $(out)/install/,$(users)) $(call at,$(bindir))/
 	$(Q)$(INSTALL) -m 0644 $(library) $(call at,$(libdir))/
@@ -414,6 +415,7 @@ install: all $(addprefix $(out)/install/,$(users)) client/cnre.pc.in
 	$(Q)$(substitute) client/cnre.pc.in | $(INSTALL) -m 0644 /dev/stdin $(call at,$(pkgconfigdir)/cnre.pc)
 	$(Q)$(foreach m,$(man_pages) $(out)/cnre-counters.7,$(INSTALL) -m 0644 $(m) $(call at,$(call man_page_at,$(m))) &&) true
 	$(Q)$(foreach d,$(documents),$(unfolder) $(d) | $(INSTALL) -m 0644 /dev/stdin $(call at,$(docdir))/$(notdir $(d)) &&) true
+	$(Q)$(INSTALL) -m 0644 $(examples) $(call at,$(docdir)/examples)/
 	$(Q)$(if $(have_systemd),$(MAKE) --no-print-directory install-units,echo 'no units installed: systemd not found by pkg-config (WITH_SYSTEMD=yes installs them anyway)')
 
 # Units are written once and installed twice: for the one manager of most machines, and as templates for more.
@@ -432,11 +434,11 @@ uninstall:
 	rm -f $(call at,$(sbindir))/cnre-managerd $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out %/cnre-managerd,$(programs)))) \
 		$(addprefix $(call at,$(libdir))/,$(notdir $(library)) libcnre.so.$(SOVERSION) libcnre.so) \
 		$(call at,$(includedir))/cnre/cnre.h $(call at,$(pkgconfigdir))/cnre.pc $(addprefix $(DESTDIR),$(installed_man)) \
-		$(addprefix $(call at,$(docdir))/,$(notdir $(documents))) \
+		$(addprefix $(call at,$(docdir))/,$(notdir $(documents)) $(addprefix examples/,$(notdir $(examples)))) \
 		$(addprefix $(call at,$(colibridir))/,$(notdir $(colibri_files))) \
 		$(addprefix $(call at,$(unitdir))/,$(units) cnre.slice) \
 		$(call at,$(sysusersdir))/cnre.conf $(call at,$(tmpfilesdir))/cnre.conf
-	-rmdir $(call at,$(includedir))/cnre $(call at,$(docdir)) $(call at,$(colibridir)) 2>/dev/null
+	-rmdir $(call at,$(includedir))/cnre $(call at,$(docdir)/examples) $(call at,$(docdir)) $(call at,$(colibridir)) 2>/dev/null
 
 dist_name := cnre-$(VERSION)
 dist:

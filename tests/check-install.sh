@@ -46,6 +46,8 @@ for unit in cnre-managerd.service cnre-managerd.socket cnre-managerd@.service cn
 	has 644 $prefix/lib/systemd/system/$unit
 done
 has 644 $prefix/share/doc/cnre/hugepages.conf
+has 644 $prefix/share/doc/cnre/examples/cnre-dashboard.json
+has 644 $prefix/share/doc/cnre/examples/cnre-alerts.yml
 has 644 $prefix/lib/sysusers.d/cnre.conf
 has 644 $prefix/lib/tmpfiles.d/cnre.conf
 for page in man7/cnre-counters.7 man7/cnre-colibri.7 man8/cnre-managerd.8 man1/cnrectl.1; do
