@@ -87,7 +87,7 @@ check_identities() # when
 # Numbers are up to half a second old: the engines' last ones come. They counted by themselves.
 for ((try = 0; try < 40; try++)); do
 	scrape_tcp || stop "no scrape: $(cat "$work/curl.log")"
-	[ "$(awk "BEGIN {print ($(sum_of cnre_accesses_total) == $hits + $misses)}")" = 0 ] || break
+	[ "$(awk "BEGIN {print ($(sum_of cnre_accesses_total) == $hits + $misses && $(sum_of cnre_loads_in_flight) == 0)}")" = 0 ] || break
 	sleep 0.25
 done
 same engines 'accesses = what the engines counted' "$(sum_of cnre_accesses_total)" $((hits + misses))
@@ -131,11 +131,17 @@ for fd in "${slow[@]}"; do
 done
 
 # ---- a successor serves the same address, and its sums hold ----
+await_successor()
+{
+	local try
+	for ((try = 0; try < 100; try++)); do
+		[ "$("$build/cnrectl" --socket "$socket" status --json 2>/dev/null | jq .epoch)" != 2 ] || return 0
+		sleep 0.1
+	done
+	failed 'no successor serves'
+}
 kill -KILL "$("$build/cnrectl" --socket "$socket" status --json | jq .pid)"
-for ((try = 0; try < 100; try++)); do
-	[ "$("$build/cnrectl" --socket "$socket" status --json 2>/dev/null | jq .epoch)" != 2 ] || break
-	sleep 0.1
-done
+await_successor
 scrape_tcp --retry 20 --retry-connrefused --retry-delay 1 || failed "no scrape of the successor: $(cat "$work/curl.log")"
 [ "$(sum_of cnre_read_before_restart_bytes)" != 0.000000000 ] || failed 'the successor does not know what was read before'
 check_identities 'after a restart'
@@ -200,6 +206,19 @@ start_manager $((checkpoint_bytes / 2)) --metrics "unix:$work/metrics.sock" --so
 scrape --unix-socket "$work/metrics.sock" http://manager/metrics || failed "no scrape by the Unix socket: $(cat "$work/curl.log")"
 check_identities 'by the Unix socket'
 [ "$(stat -c %a "$work/metrics.sock")" = 600 ] || failed "the socket has mode $(stat -c %a "$work/metrics.sock")"
+# Its successor finds something else there: clients are served all the same, and status says what is missing.
+rm "$work/metrics.sock" && : >"$work/metrics.sock"
+kill -KILL "$("$build/cnrectl" --socket "$socket" status --json | jq .pid)"
+await_successor
+"$build/cnrectl" --socket "$socket" status --json | jq -r '.degraded[].what' | grep -q -- '^--metrics: ' || failed 'status does not say that there are no metrics'
+run_engines without 1 --cache cnre --socket "$socket" || failed "without metrics: $reason"
+stop_manager || failed "$reason"
+rm "$work/metrics.sock"
+start_manager $((checkpoint_bytes / 2)) --metrics "unix:$work/metrics.sock" --keeper no || stop "$reason"
+# At a start it is refused, where clients have nothing to lose; the socket and its owner are left alone.
+timeout 60 "$build/cnre-managerd" --model "$checkpoint" --socket "$work/other.sock" --metrics "unix:$work/metrics.sock" --keeper no >"$work/out" 2>&1
+status=$?
+[ $status = 1 ] && grep -q -- '--metrics: .*is served by another manager' "$work/out" || failed "a path that is taken: exit status $status: $(last_line "$work/out")"
 stop_manager || failed "$reason"
 [ ! -e "$work/metrics.sock" ] || failed 'the socket stayed behind'
 

@@ -54,6 +54,7 @@ verify = load
 digests = /var/lib/cnre/digests
 kv-ram = 16M
 kv-dir = /var/lib/cnre/kv
+metrics = unix:/run/cnre/metrics.sock
 CONF
 # As it is, but for the time in which a hang is noticed.
 printf '[Service]\nWatchdogSec=2s\n' >/etc/systemd/system/$unit.d/test.conf
@@ -73,6 +74,18 @@ check "STATUS says what it serves: $(property StatusText)" grep -q 'serving 1 mo
 same 'its slice' "$(property Slice)" cnre.slice
 check 'an engine of a member runs' as_member timeout 20 cnre-olmoe --model $model --tokens "95 28 14" --steps 8 --threads 1 --cache cnre --socket $socket
 check "it left residents: $(stat_of resident_objects)" [ "$(stat_of resident_objects)" -gt 8 ]
+
+# ---- metrics: a member reads them, without anything being given to the unit ----
+
+scrape() { curl -sSf --max-time 10 -o scraped "$@" http://127.0.0.1:9847/metrics; }
+if command -v curl >/dev/null; then
+	check 'metrics by the socket of a confined manager' scrape --unix-socket /run/cnre/metrics.sock
+	check 'and they are its own' grep -q "^cnre_resident_objects $(stat_of resident_objects)\$" scraped
+	same 'who may read metrics' "$(stat -c %a:%G /run/cnre/metrics.sock)" 660:cnre
+	as_stranger curl -s --max-time 10 --unix-socket /run/cnre/metrics.sock http://cnre/metrics >/dev/null && failed 'who is not in the group reads metrics'
+else
+	echo 'not checked: metrics, without curl' | tee -a results
+fi
 
 # shellcheck source=tests/system/systemd/prefixes.sh
 . ./prefixes.sh
@@ -227,9 +240,14 @@ finds_prefix stop
 
 # ---- a second instance ----
 
-printf 'model = %s\nram = 32M\n' $model >/etc/cnre/second.conf
+printf 'model = %s\nram = 32M\nmetrics = 127.0.0.1:9847\n' $model >/etc/cnre/second.conf
+mkdir -p /etc/systemd/system/cnre-managerd@second.service.d # as cnre-managerd(8) says
+printf '[Service]\nPrivateNetwork=no\nRestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\nIPAddressAllow=localhost\n' \
+	>/etc/systemd/system/cnre-managerd@second.service.d/metrics.conf
+systemctl daemon-reload
 systemctl start cnre-managerd@second.socket
 check 'a second instance starts by its own socket' as_member cnrectl --socket /run/cnre/second.sock status
+! command -v curl >/dev/null || check 'metrics by loopback, with the drop-in' scrape
 same 'the second instance' "$(property ActiveState cnre-managerd@second.service)" active
 same 'its state' "$(stat -c %U:%a /var/lib/cnre/second)" cnre:700
 check 'an engine uses the second one' as_member timeout 20 cnre-olmoe --model $model --tokens "95 28 14" --steps 2 --threads 1 --cache cnre --socket /run/cnre/second.sock
