@@ -480,6 +480,24 @@ static double cost_worth(const struct policy *policy, uint32_t object)
 	return (double)cost->value[object] * (double)cost->layer[policy->layer_of[object]].miss_us / cost->mean_bytes;
 }
 
+static uint32_t cost_describe(const struct policy *policy, uint32_t object, struct policy_fact ret_fact[POLICY_FACTS_MAX])
+{
+	static const char *const rates[POLICY_RATES] = {"use_rate_1", "use_rate_2", "use_rate_3"};
+	const struct cost *cost = (const struct cost *)policy;
+	const struct cost_layer *layer = &cost->layer[policy->layer_of[object]];
+	uint32_t count = 0;
+
+	_Static_assert(POLICY_RATES + 5 <= POLICY_FACTS_MAX, "there is room for all");
+	for (uint32_t h = 0; h < POLICY_RATES; h++)
+		ret_fact[count++] = (struct policy_fact){rates[h], (double)cost->rate[h][object]};
+	ret_fact[count++] = (struct policy_fact){"history_rate", (double)cost->prior[object]};
+	ret_fact[count++] = (struct policy_fact){"history_weight", (double)layer->prior_weight};
+	ret_fact[count++] = (struct policy_fact){"miss_us", (double)layer->miss_us};
+	ret_fact[count++] = (struct policy_fact){"idle_visits", idle_visits(cost, object)};
+	ret_fact[count++] = (struct policy_fact){"is_young", cost->handicap[object] == YOUNG};
+	return count;
+}
+
 static void cost_add(struct policy *policy, uint32_t object)
 {
 	struct cost *cost = cost_of(policy);
@@ -530,5 +548,6 @@ const struct policy_ops policy_cost = {
 	.after = cost_after,
 	.goes_first = cost_goes_first,
 	.worth = cost_worth,
+	.describe = cost_describe,
 	.set_miss_us = cost_set_miss_us,
 };

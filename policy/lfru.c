@@ -107,6 +107,15 @@ static double lfru_worth(const struct policy *policy, uint32_t object)
 	return (double)score(policy, object);
 }
 
+static uint32_t lfru_describe(const struct policy *policy, uint32_t object, struct policy_fact ret_fact[POLICY_FACTS_MAX])
+{
+	const struct use *use = &((const struct lfru *)policy)->use[object];
+
+	ret_fact[0] = (struct policy_fact){"uses", (double)use->count};
+	ret_fact[1] = (struct policy_fact){"idle_visits", (double)policy_age(policy, object, use->at)};
+	return 2;
+}
+
 const struct policy_ops policy_lfru = {
 	.name = "lfru",
 	.bytes = sizeof(struct lfru),
@@ -121,4 +130,5 @@ const struct policy_ops policy_lfru = {
 	.after = lfru_after,
 	.goes_first = lfru_goes_first,
 	.worth = lfru_worth,
+	.describe = lfru_describe,
 };

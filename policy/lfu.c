@@ -84,6 +84,17 @@ static int lfu_goes_first(const struct policy *policy, uint32_t a, uint32_t b)
 	return a_age != b_age ? a_age > b_age : policy_ran_later(policy, a, b);
 }
 
+static uint32_t lfu_describe(const struct policy *policy, uint32_t object, struct policy_fact ret_fact[POLICY_FACTS_MAX])
+{
+	const struct lfu *lfu = (const struct lfu *)policy;
+
+	if (!policy->resident[object])
+		return 0;
+	ret_fact[0] = (struct policy_fact){"uses", (double)policy_frequency_of(&lfu->frequency, object)};
+	ret_fact[1] = (struct policy_fact){"idle_visits", (double)policy_age(policy, object, lfu->used_at[object])};
+	return 2;
+}
+
 /* No worth: an object that is not resident has no count, and would never be preferred to one that is. */
 const struct policy_ops policy_lfu = {
 	.name = "lfu",
@@ -97,4 +108,5 @@ const struct policy_ops policy_lfu = {
 	.worst = lfu_worst,
 	.after = lfu_after,
 	.goes_first = lfu_goes_first,
+	.describe = lfu_describe,
 };

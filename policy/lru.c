@@ -101,6 +101,17 @@ static int lru_goes_first(const struct policy *policy, uint32_t a, uint32_t b)
 	return a_age != b_age ? a_age > b_age : policy_ran_later(policy, a, b);
 }
 
+/* Of what is not resident nothing is kept. */
+static uint32_t lru_describe(const struct policy *policy, uint32_t object, struct policy_fact ret_fact[POLICY_FACTS_MAX])
+{
+	const struct lru *lru = (const struct lru *)policy;
+
+	if (!policy->resident[object])
+		return 0;
+	ret_fact[0] = (struct policy_fact){"idle_visits", (double)policy_age(policy, object, lru->used_at[object])};
+	return 1;
+}
+
 const struct policy_ops policy_lru = {
 	.name = "lru",
 	.bytes = sizeof(struct lru),
@@ -113,6 +124,7 @@ const struct policy_ops policy_lru = {
 	.worst = lru_worst,
 	.after = lru_after,
 	.goes_first = lru_goes_first,
+	.describe = lru_describe,
 };
 
 const struct policy_ops policy_fifo = {
@@ -126,6 +138,7 @@ const struct policy_ops policy_fifo = {
 	.worst = lru_worst,
 	.after = lru_after,
 	.goes_first = lru_goes_first,
+	.describe = lru_describe,
 };
 
 const struct policy_ops policy_engine_lru = {
@@ -141,4 +154,5 @@ const struct policy_ops policy_engine_lru = {
 	.worst = lru_worst,
 	.after = lru_after,
 	.goes_first = lru_goes_first,
+	.describe = lru_describe,
 };

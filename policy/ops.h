@@ -33,6 +33,7 @@ struct policy_ops {
 	 */
 	int (*goes_first)(const struct policy *policy, uint32_t a, uint32_t b);
 	double (*worth)(const struct policy *policy, uint32_t object);               /* NULL: no such measure */
+	uint32_t (*describe)(const struct policy *policy, uint32_t object, struct policy_fact ret_fact[POLICY_FACTS_MAX]); /* NULL */
 	void (*resize)(struct policy *policy);                                       /* capacities changed; NULL */
 	void (*set_miss_us)(struct policy *policy, uint32_t layer, float miss_us);   /* NULL */
 };

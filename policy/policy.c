@@ -373,3 +373,9 @@ double policy_worth(const struct policy *policy, uint32_t object)
 {
 	return policy->ops->worth == NULL ? 0 : policy->ops->worth(policy, object);
 }
+
+uint32_t policy_describe(const struct policy *policy, uint32_t object, struct policy_fact ret_fact[POLICY_FACTS_MAX])
+{
+	CNRE_CHECK(object < policy->object_count);
+	return policy->ops->describe == NULL ? 0 : policy->ops->describe(policy, object, ret_fact);
+}

@@ -100,6 +100,15 @@ int policy_prefers(const struct policy *policy, uint32_t object, uint32_t victim
 /* The policy's measure of an object's worth, for people: higher stays longer; 0 where there is none. */
 double policy_worth(const struct policy *policy, uint32_t object);
 
+/* One number that a policy keeps of an object, under its name; the names are stable (doc/man/cnrectl.1). */
+struct policy_fact {
+	const char *name;
+	double value;
+};
+#define POLICY_FACTS_MAX 8u
+/* What its decisions about the object are made of, for people; how many facts. Changes nothing. */
+uint32_t policy_describe(const struct policy *policy, uint32_t object, struct policy_fact ret_fact[POLICY_FACTS_MAX]);
+
 /*
  * At run time. Capacities follow the budget; those given by hand (a layer pool's, or the ceilings of a soft one) in
  * proportion. 0 or -ENOMEM.
