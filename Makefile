@@ -61,14 +61,14 @@ kvstore_sources := key.c block.c check.c checker_plain.c checker_avx2.c prefix_f
 model_sources := text.c order.c safetensors.c config.c encoding.c family.c family_file.c extents.c found.c cut.c glm.c glm53.c kimi_k3.c inkling.c \
 	olmoe.c qwen36.c qwen38.c deepseek_v4.c mimo.c objects.c catalog.c plan.c view.c view_rows16.c usage.c usage_binary.c use_list.c engine_name.c
 manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c pool_memory.c pool_guarantee.c pool_budget.c file.c loader.c loader_uring.c loader_pool.c \
-	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c use_file.c use_import.c warm.c colibri_env.c control_model.c control_usage.c control_warm.c report_warm.c client_policy.c load_parts.c load_late.c load_log.c \
+	directory.c feed.c history.c recorder.c control_trace.c report_layers.c residency.c object.c evict.c load.c pump.c adopt_objects.c queue.c session.c channel.c conversation.c control.c survey.c report.c match.c reservation.c peer.c use_file.c use_import.c warm.c colibri_env.c control_model.c control_usage.c control_warm.c report_warm.c client_policy.c load_parts.c load_late.c load_log.c report_experts.c report_why.c \
 	socket_path.c bell.c bell_thread.c listener.c loop.c worker.c stall.c digest.c scrub.c state.c adopt.c fence.c persist.c store.c kept.c keep_wire.c keeper.c guard.c watchdog.c path.c check.c measure.c pressure.c pressure_watch.c mirror.c mirror_check.c mirror_report.c mirror_sample.c source.c prepare.c views.c serve.c replica.c health.c drive.c drive_speed.c drive_probe.c report_drives.c metrics.c metrics_address.c metrics_clients.c metrics_collect.c metrics_server.c metrics_text.c \
 	kv_store.c kv_settings.c kv_namespace.c kv_access.c kv_session.c kv_entry.c kv_memory.c kv_share.c kv_evict.c kv_publish.c kv_load.c kv_files.c kv_uses.c kv_adopt.c kv_transfer.c kv_report.c control_kv.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c policy.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
 	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
-	layers.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
+	layers.c place.c experts.c why.c why_words.c explain.c explain_sample.c explain_verdict.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
 	iobench.c iobench_words.c iobench_file.c iobench_trial.c iobench_verdict.c iobench_sweep.c iobench_report.c
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 standin_sources := fake_kv_store.c

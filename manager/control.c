@@ -193,6 +193,10 @@ static int answer_question(struct manager *manager, const struct peer *peer, con
 		answer->json = report_layers(manager);
 	else if (strcmp(verb, "drives") == 0)
 		answer->json = report_drives(manager);
+	else if (strcmp(verb, "experts") == 0)
+		control_experts(manager, request, answer);
+	else if (strcmp(verb, "why") == 0)
+		control_why(manager, request, answer);
 	else if (strcmp(verb, "kv") == 0 && json_object_get(request, "action") == NULL)
 		answer->json = kv_report(manager, peer);
 	else if (strcmp(verb, "usage") == 0 && control_is_usage_question(request))
@@ -245,7 +249,7 @@ static void answer_verb(struct manager *manager, const struct peer *peer, const 
 		; /* anybody who may connect may ask */
 	else if (!is_order(verb))
 		control_refuse(answer, -EINVAL,
-			       "no such verb: status, stats, clients, layers, drives, kv, set, reset, policy, trace, usage, warm");
+			       "no such verb: status, stats, clients, layers, experts, why, drives, kv, set, reset, policy, trace, usage, warm");
 	else if (!peer_may_administer(peer))
 		control_refuse(answer, -EPERM, "only root and the manager's own user may change it");
 	else

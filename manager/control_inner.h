@@ -19,6 +19,10 @@ void control_refuse(struct answer *answer, int status, const char *message);
 /* The model that a request names, or the only one that is served; NULL: none, and the answer says so. */
 const struct served_model *control_find_model(const struct manager *manager, const json_t *request, struct answer *answer);
 
+/* {"verb": "experts"}, of one "layer" or of all; {"verb": "why", "layer": 3, "expert": 17}. Questions. */
+void control_experts(struct manager *manager, const json_t *request, struct answer *answer);
+void control_why(struct manager *manager, const json_t *request, struct answer *answer);
+
 /* {"verb": "trace", "action": "record" | "stop" | "status"}; *fd is set to -1 where it is taken over. */
 void control_trace(struct manager *manager, const json_t *request, int *fd, struct answer *answer);
 

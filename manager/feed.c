@@ -29,6 +29,7 @@ struct feed {
 	struct counted *layer;       /* [layer_count] of all models */
 	uint32_t layer_count;
 	uint32_t accesses_since_age;
+	uint64_t tokens;
 	struct recorder *recorder;   /* kept when it is over, for its status */
 	const struct served_model *recorded;
 	uint32_t *recorded_layer;    /* [its layer_count] number in the trace: layers without experts have none */
@@ -274,6 +275,7 @@ void feed_access(struct manager *manager, struct session *session, uint32_t obje
 
 void feed_token_end(struct manager *manager, struct session *session, uint32_t token_count)
 {
+	manager->feed->tokens += token_count;
 	record(manager->feed, session, RECORD_TOKEN, token_count, 0, 0);
 }
 
@@ -444,6 +446,11 @@ void feed_get_layer(const struct manager *manager, const struct served_model *mo
 
 	*ret_layer = (struct feed_layer){.accesses = counted->accesses, .misses = counted->misses};
 	tuner_get_layer(feed->tuner, model->first_layer + layer, &ret_layer->waits);
+}
+
+uint64_t feed_tokens(const struct manager *manager)
+{
+	return manager->feed->tokens;
 }
 
 double feed_miss_share(const struct manager *manager, const struct served_model *model, uint32_t layer, uint32_t slots)

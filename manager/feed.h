@@ -70,6 +70,7 @@ struct feed_layer {
 };
 void feed_get_layer(const struct manager *manager, const struct served_model *model, uint32_t layer,
 		    struct feed_layer *ret_layer);
+uint64_t feed_tokens(const struct manager *manager); /* that clients said were done, since the manager started; input */
 /* Of recent accesses, the share that would miss with so many slots in the layer; 0..1, NaN: none were seen. */
 double feed_miss_share(const struct manager *manager, const struct served_model *model, uint32_t layer, uint32_t slots);
 

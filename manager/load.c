@@ -35,6 +35,16 @@ static void note_failover(struct load *load)
 	load_log_failover(load, ns);
 }
 
+void load_note_last(const struct load *load, int64_t ended_ns, int status)
+{
+	load->manager->residency->last_load[load->owner] = (struct last_load){
+		.ended_ns = ended_ns,
+		.drive = (uint16_t)load->part[0].drive,
+		.attempts = load->error.attempts > UINT16_MAX ? UINT16_MAX : (uint16_t)load->error.attempts,
+		.status = status,
+	};
+}
+
 static void publish(struct load *load)
 {
 	struct manager *manager = load->manager;
@@ -46,6 +56,7 @@ static void publish(struct load *load)
 	cnre_counter_add(&manager->counters->service_ns, (uint64_t)(load->ended_ns - load->begun_ns));
 	metrics_load_done(manager, load->owner, load->ended_ns - load->begun_ns);
 	object_note_attempt(entry, load, load->ended_ns);
+	load_note_last(load, load->ended_ns, 0);
 	CNRE_CRASH_POINT("publish-counted");
 	object_settle(entry, cnre_word_generation(object_word(entry)), CNRE_LOAD_OK, CNRE_STATE_READY);
 	CNRE_CRASH_POINT("publish-ready");
@@ -74,6 +85,7 @@ void load_fail(struct load *load, int status)
 	struct cnre_entry *entry = entry_of(manager, load->owner);
 
 	object_note_attempt(entry, load, load->ended_ns);
+	load_note_last(load, load->ended_ns, status);
 	manager->residency->prefetched[load->owner] = 0;
 	policy_remove(manager->residency->policy, load->owner);
 	object_discharge(manager, load->owner);

@@ -86,6 +86,7 @@ static void fail_late(struct load *load, int64_t now_ns)
 	struct cnre_entry *entry = entry_of(manager, load->owner);
 
 	object_note_attempt(entry, load, now_ns);
+	load_note_last(load, now_ns, -ETIMEDOUT);
 	object_fail(manager, entry, CNRE_LOAD_ETIMEDOUT);
 	cnre_counter_add(&manager->counters->loads_timed_out, 1);
 }

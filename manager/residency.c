@@ -218,6 +218,22 @@ uint64_t residency_budget_bytes(const struct manager *manager)
 	return manager->residency->budget_bytes;
 }
 
+int residency_last_load(const struct manager *manager, uint32_t owner, struct residency_load *ret_load)
+{
+	const struct last_load *last = &manager->residency->last_load[owner];
+
+	if (last->ended_ns == 0)
+		return -ENOENT;
+	*ret_load = (struct residency_load){
+		.ended_ns = last->ended_ns, .drive = last->drive, .attempts = last->attempts, .status = last->status};
+	return 0;
+}
+
+int residency_is_queued(const struct manager *manager, uint32_t owner)
+{
+	return queue_is_demand(manager->residency->queue, owner);
+}
+
 struct policy *residency_policy(const struct manager *manager)
 {
 	return manager->residency->policy;
@@ -305,8 +321,9 @@ int residency_open(struct manager *manager, const struct residency_setup *setup)
 	residency->demanded_ns = calloc(manager->owner_count, sizeof *residency->demanded_ns);
 	residency->moved_ns = calloc(manager->owner_count, sizeof *residency->moved_ns);
 	residency->suspect = calloc(manager->owner_count, 1);
+	residency->last_load = calloc(manager->owner_count, sizeof *residency->last_load);
 	if (residency->prefetched == NULL || residency->resident_of_model == NULL || residency->bytes_of_model == NULL ||
-	    residency->demanded_ns == NULL || residency->moved_ns == NULL || residency->suspect == NULL)
+	    residency->demanded_ns == NULL || residency->moved_ns == NULL || residency->suspect == NULL || residency->last_load == NULL)
 		goto fail;
 	r = queue_open(&residency->queue, manager->owner_count);
 	if (r < 0)
@@ -346,6 +363,7 @@ void residency_close(struct manager *manager)
 	free(residency->demanded_ns);
 	free(residency->moved_ns);
 	free(residency->suspect);
+	free(residency->last_load);
 	free(residency);
 	manager->residency = NULL;
 }

@@ -100,6 +100,15 @@ uint64_t residency_bytes(const struct manager *manager, const struct served_mode
 uint32_t residency_queued(const struct manager *manager);
 uint64_t residency_budget_bytes(const struct manager *manager);
 
+/* How the latest load of an object ended. 0; -ENOENT: none did since this manager started. */
+struct residency_load {
+	int64_t ended_ns;
+	uint32_t drive, attempts;        /* attempts: with other replicas, that came to nothing before */
+	int status;                      /* 0 or -errno */
+};
+int residency_last_load(const struct manager *manager, uint32_t owner, struct residency_load *ret_load);
+int residency_is_queued(const struct manager *manager, uint32_t owner); /* 1: demanded, and its load has not begun */
+
 struct policy *residency_policy(const struct manager *manager);
 const char *residency_policy_name(const struct manager *manager);
 /* Another policy at run time, told of the residents in the order of the one before. 0, -ENOENT (no such one) or -ENOMEM. */

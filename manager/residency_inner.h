@@ -65,6 +65,14 @@ struct load {
 	uint64_t bytes_read;        /* by all attempts */
 };
 
+/* The latest load of an object that ended, for people: what stands not in its entry. */
+struct last_load {
+	int64_t ended_ns;      /* 0: none since this manager started */
+	uint16_t drive;        /* that gave its first part at the end */
+	uint16_t attempts;     /* of other replicas that came to nothing before */
+	int32_t status;        /* 0 or -errno */
+};
+
 struct residency {
 	struct policy *policy;
 	uint32_t pool; /* enum policy_pool: what was asked for, whatever the policy */
@@ -80,6 +88,7 @@ struct residency {
 	uint32_t held_demands;  /* queued for drives that do not answer, at the last look */
 	int64_t *demanded_ns;   /* [owner_count] when it was queued as a demand */
 	int64_t *moved_ns;      /* [owner_count] not 0: queued again, and its first read was submitted then */
+	struct last_load *last_load; /* [owner_count] */
 	unsigned char *suspect; /* [owner_count] 1: its bytes were wrong, so the next load compares them */
 	int64_t expire_ns;      /* nothing is over its time before then */
 	int64_t awake_since_ns; /* time in which this process could not run counts against no drive */
@@ -173,6 +182,7 @@ int evict_take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_place
 int load_open_all(struct manager *manager, uint32_t loads_max);
 /* Begins the load of an ABSENT object: 0, or -ENOSPC when no slab can be had now. After pump.c has asked the drives. */
 int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is_prefetch);
+void load_note_last(const struct load *load, int64_t ended_ns, int status); /* for cnrectl why */
 void load_arrived(struct load *load);          /* every byte is there */
 void load_fail(struct load *load, int status); /* no replica is left */
 void load_free(struct load *load);

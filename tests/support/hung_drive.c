@@ -142,10 +142,15 @@ void hung_drives_leave(pid_t pid)
 	cr_assert_eq(put_pid(ROOT_GROUP, pid), 0);
 }
 
-void hung_drives_stop(const struct hung_drives *drives, int which)
+void hung_drives_throttle(const struct hung_drives *drives, int which, unsigned bytes_per_second)
 {
 	sync(); /* what the test wrote there must be on the drive */
-	cr_assert_eq(limit(drives, which, 1), 0);
+	cr_assert_eq(limit(drives, which, bytes_per_second), 0);
+}
+
+void hung_drives_stop(const struct hung_drives *drives, int which)
+{
+	hung_drives_throttle(drives, which, 1);
 }
 
 void hung_drives_go(const struct hung_drives *drives, int which)

@@ -28,6 +28,8 @@ void hung_drives_close(struct hung_drives *drives);
 void hung_drives_enter(const struct hung_drives *drives,
 		       pid_t pid); /* this process hangs from now on, and its children */
 void hung_drives_leave(pid_t pid); /* what it reads from now on does not hang */
+/* Members read so many bytes a second from it; 0: as fast as it can. */
+void hung_drives_throttle(const struct hung_drives *drives, int which, unsigned bytes_per_second);
 void hung_drives_stop(const struct hung_drives *drives, int which);
 void hung_drives_go(const struct hung_drives *drives, int which); /* what hung completes */
 

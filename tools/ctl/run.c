@@ -128,10 +128,46 @@ int run_render(const struct run *run, json_t *answer, char **ret_output, char me
 	return r;
 }
 
+/* 1 when it is time to stop. */
+static int sleep_until(int64_t deadline_ns, int stop_fd)
+{
+	struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+	int64_t left_ns;
+
+	while ((left_ns = cnre_clock_left_ns(deadline_ns)) > 0) {
+		int64_t left_ms = left_ns / CNRE_NS_PER_MS + 1;
+
+		if (poll(&stop, 1, left_ms > 60000 ? 60000 : (int)left_ms) > 0)
+			return 1;
+	}
+	return poll(&stop, 1, 0) > 0;
+}
+
+static int ask_for_verb(void *context, const char *request, json_t **ret_answer, char message[CTL_MESSAGE_BYTES])
+{
+	return ask_json(context, request, NULL, ret_answer, message);
+}
+
+static int pause_for_verb(void *context, double seconds)
+{
+	const struct run *run = context;
+
+	return sleep_until(cnre_clock_deadline_ns((int64_t)(seconds * (double)CNRE_NS_PER_S)), run->stop_fd) ? -EINTR : 0;
+}
+
+static int ask_all(const struct run *run, json_t **ret_answer, char message[CTL_MESSAGE_BYTES])
+{
+	const struct verb_asker asker = {.context = (void *)run, .ask = ask_for_verb, .pause = pause_for_verb};
+
+	if (run->verb->gather != NULL)
+		return run->verb->gather(run->argc, run->argv, &asker, ret_answer, message);
+	return ask_json(run, run->request, run->file, ret_answer, message);
+}
+
 int run_once(const struct run *run, char **ret_output, char message[CTL_MESSAGE_BYTES])
 {
 	json_t *answer = NULL;
-	int r = ask_json(run, run->request, run->file, &answer, message);
+	int r = ask_all(run, &answer, message);
 
 	if (r < 0)
 		return r;
@@ -157,21 +193,6 @@ static int show(const struct run *run, const char *output, FILE *out)
 		(void)fputs("\033[H\033[J", out); /* home, and clear from there: less flicker than clearing all */
 	(void)fputs(output, out);
 	return fflush(out) == 0 ? 0 : -errno;
-}
-
-/* 1 when it is time to stop. */
-static int sleep_until(int64_t deadline_ns, int stop_fd)
-{
-	struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
-	int64_t left_ns;
-
-	while ((left_ns = cnre_clock_left_ns(deadline_ns)) > 0) {
-		int64_t left_ms = left_ns / CNRE_NS_PER_MS + 1;
-
-		if (poll(&stop, 1, left_ms > 60000 ? 60000 : (int)left_ms) > 0)
-			return 1;
-	}
-	return poll(&stop, 1, 0) > 0;
 }
 
 int run_watch(const struct run *run, double interval_s, FILE *out, FILE *err, char message[CTL_MESSAGE_BYTES])

@@ -18,6 +18,13 @@
 #define VERB_FOLLOW_NS (30 * 1000000000LL)
 #define VERB_FOLLOW_EVERY_NS (20 * 1000000LL)
 
+/* How a verb asks more than once; main.c's manager, or a test's. Both return 0 or -errno, ask with a message. */
+struct verb_asker {
+	void *context;
+	int (*ask)(void *context, const char *request, json_t **ret_answer, char message[CTL_MESSAGE_BYTES]);
+	int (*pause)(void *context, double seconds); /* -EINTR: it is time to stop */
+};
+
 struct verb {
 	const char *name;
 	const char *arguments;            /* as the usage text shows them; "" for none */
@@ -27,6 +34,11 @@ struct verb {
 	 * reason in message: a usage error.
 	 */
 	int (*request)(int argc, char *const *argv, json_t **ret_request, char message[CTL_MESSAGE_BYTES]);
+	/*
+	 * Makes the answer from several, a new reference: 0, or -errno with a message. NULL: the answer to the request is all.
+	 */
+	int (*gather)(int argc, char *const *argv, const struct verb_asker *asker, json_t **ret_answer,
+		      char message[CTL_MESSAGE_BYTES]);
 	/* 1: the option `name` belongs to these words and takes a value; both become words. NULL: there are no such options. */
 	int (*takes_option)(int argc, char *const *argv, const char *name);
 	/* 1: no manager is needed for these words; answer_here makes the answer that one would give. NULL: one always is. */
@@ -56,6 +68,9 @@ extern const struct verb verb_status;
 extern const struct verb verb_stats;
 extern const struct verb verb_clients;
 extern const struct verb verb_layers;
+extern const struct verb verb_experts;
+extern const struct verb verb_why;
+extern const struct verb verb_explain;
 extern const struct verb verb_drives;
 extern const struct verb verb_kv;
 extern const struct verb verb_set;
