@@ -70,6 +70,7 @@ client_sources := attach.c options.c endpoint.c session.c connection.c ask.c aut
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
 	layers.c place.c experts.c why.c why_words.c explain.c explain_sample.c explain_verdict.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
 	iobench.c iobench_words.c iobench_file.c iobench_trial.c iobench_verdict.c iobench_sweep.c iobench_report.c
+top_sources := main.c options.c ui.c grid.c picture.c map.c draw.c record.c source.c screen.c
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 standin_sources := fake_kv_store.c
 gen_sources := main.c options.c model.c format.c family.c olmoe.c glm.c glm53.c kimi_k3.c inkling.c qwen36.c qwen38.c \
@@ -148,6 +149,7 @@ client_objects := $(call objects,client,client)
 ctl_objects := $(call objects,tools/ctl,ctl)
 gen_objects := $(call objects,tools/gen,gen)
 route_objects := $(call objects,tools/route,route)
+top_objects := $(call objects,tools/top,top)
 colibri_sources := provider.c format.c
 colibri_files := $(addprefix client/colibri/,provider.h $(colibri_sources) expert_store.c)
 colibri_objects := $(call objects,client/colibri,colibri)
@@ -156,7 +158,7 @@ standin_objects := $(call objects,tests/standin,standin)
 sim_objects := $(call objects,tools/sim,sim)
 engine_objects := $(call objects,engine,engine)
 
-programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-gen cnre-sim cnre-olmoe cnre-route)
+programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-top cnre-gen cnre-sim cnre-olmoe cnre-route)
 library := $(out)/libcnre.so.$(VERSION)
 
 all: $(programs) $(library) $(out)/cnre-counters.7
@@ -175,7 +177,7 @@ define archive
 $(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
 	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
 endef
-$(foreach f,base shm policy model kvstore manager client colibri engine ctl route sim gen standin,$(eval $(call archive,$(f))))
+$(foreach f,base shm policy model kvstore manager client colibri engine ctl top route sim gen standin,$(eval $(call archive,$(f))))
 
 archives = $(foreach f,$(1),$(out)/lib$(f).a)
 manager_libs := -luring -ljansson -linih -lcrypto -lm
@@ -192,6 +194,10 @@ $(library): $(client_objects) $(call archives,kvstore shm base) client/libcnre.m
 
 $(out)/cnrectl: $(ctl_objects) $(call archives,model kvstore shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto
+
+# It finds and asks a manager as cnrectl does.
+$(out)/cnre-top: $(top_objects) $(call archives,ctl shm base)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lncurses -ltinfo -lm
 
 $(out)/cnre-gen: $(gen_objects) $(call archives,base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
@@ -237,6 +243,7 @@ test_archives_engine := engine standin client kvstore shm base
 test_archives_system := client manager policy kvstore shm base
 test_archives_colibri := colibri client kvstore shm base
 test_archives_ctl := ctl model kvstore shm base
+test_archives_top := top ctl kvstore shm base
 test_archives_route := route standin client kvstore shm base
 test_archives_sim := sim policy model base
 test_archives_gen := gen base

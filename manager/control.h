@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control plane: JSON requests of cnrectl and their answers: {"verb":"status"|"stats"|"clients"|"layers"|"reset"},
+ * The control plane: JSON requests of cnrectl and their answers: {"verb":"status"|"stats"|"clients"|"layers"|"experts"|"reset"},
  * {"verb":"set","key":"ram","value":"80G"}, {"verb":"policy","name":"cost"}, {"verb":"trace","action":"record"} with a
  * file opened for writing beside it, and {"verb":"usage","action":"import"} and {"verb":"warm","action":"start"} with one
  * for reading. Asking is for everyone who may connect; changing is for root and the manager's own user.

@@ -5,11 +5,11 @@
 # by root or by sudo without a password; anyone else gets the line to type, and exit status 1.
 set -u
 
-build='gcc g++ libc6-dev make pkg-config liburing-dev libjansson-dev libinih-dev libssl-dev libxxhash-dev libmicrohttpd-dev'
+build='gcc g++ libc6-dev make pkg-config liburing-dev libjansson-dev libinih-dev libssl-dev libxxhash-dev libmicrohttpd-dev libncurses-dev'
 demo=$build
-# libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, curl, prometheus, systemd-container,
-# libpam-systemd system tests; mandoc, shellcheck, systemd lint.
-check="$build libcriterion-dev clang libclang-rt-14-dev spin fio strace jq curl prometheus systemd systemd-container libpam-systemd mandoc shellcheck"
+# libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, curl, prometheus, tmux,
+# systemd-container, libpam-systemd system tests; mandoc, shellcheck, systemd lint.
+check="$build libcriterion-dev clang libclang-rt-14-dev spin fio strace jq curl prometheus tmux systemd systemd-container libpam-systemd mandoc shellcheck"
 bench="$build fio memcached jq"
 
 case ${1-} in

@@ -16,7 +16,8 @@ allowed_for() # folder
 	client/colibri) echo cnre ;; # and the headers of the user's tree, in angle brackets
 	engine) echo cnre ;;
 	tools/ctl) echo base shm kvstore model ;; # files of prefixes, and checkpoints without a manager
-	tools/top | tools/inspect) echo base shm ;;
+	tools/top) echo base shm tools/ctl ;; # how a manager is found and asked
+	tools/inspect) echo base shm ;;
 	tools/sim) echo base policy model ;;
 	tools/gen) echo base ;;
 	tools/route) echo cnre ;;
@@ -47,12 +48,13 @@ check_file() # file folder
 
 # A header that is not ours, the C library's or the kernel's stays in the files named here: a regular expression.
 third_party='liburing.h         (manager/(loader_uring|bell|loop)|kvstore/disk_uring)\.c
-jansson.h          (manager|model|tools/ctl|tools/gen|tools/sim|tools/route|engine)/[a-z_]+\.[ch]
+jansson.h          (manager|model|tools/ctl|tools/top|tools/gen|tools/sim|tools/route|engine)/[a-z_]+\.[ch]
 ini.h              (manager/settings|model/family_file)\.c
 openssl/[a-z]+.h   (base/(fingerprint|payload)|kvstore/key)\.c
 (deepseek_v4_internal|expert_store|expert_store_registry|tensor).h client/colibri/expert_store\.c
 microhttpd.h       manager/metrics_server\.c
 xxhash.h           (manager/digest\.c|kvstore/checker_body\.h)
+(n?curses|term).h  tools/top/screen\.c
 cuda.h             gpu/gpu_cuda\.c'
 
 check_third_party() # files...

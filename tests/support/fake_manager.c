@@ -124,15 +124,16 @@ static ssize_t receive(struct fake_manager *manager, int connected, void *bytes,
 	return got;
 }
 
-static void serve(struct fake_manager *manager, int connected)
+/* 1: it was asked. */
+static int serve(struct fake_manager *manager, int connected)
 {
 	_Alignas(struct cnre_wire_header) char question[CNRE_WIRE_MESSAGE_MAX];
 	struct cnre_wire_header header;
 	ssize_t bytes = receive(manager, connected, question, sizeof question);
 	size_t text_bytes;
 
-	if (bytes < (ssize_t)sizeof header) /* a search only connects */
-		return;
+	if (bytes < (ssize_t)sizeof header) /* a search only connects, and who has asked hangs up */
+		return 0;
 	memcpy(&header, question, sizeof header);
 	text_bytes = (size_t)bytes - sizeof header;
 	if (text_bytes >= sizeof manager->asked)
@@ -141,6 +142,17 @@ static void serve(struct fake_manager *manager, int connected)
 	manager->asked[text_bytes] = '\0';
 	manager->question_count++;
 	answer(manager, connected, header.id);
+	return 1;
+}
+
+/* One may ask again on its connection; while it thinks, the end of the test comes first. */
+static void serve_all(struct fake_manager *manager, int connected)
+{
+	struct pollfd watched[2] = {{.fd = connected, .events = POLLIN}, {.fd = manager->stop_pipe[0], .events = POLLIN}};
+
+	while (serve(manager, connected) && manager->behaviour == FAKE_ANSWERS)
+		if (poll(watched, 2, -1) < 0 || watched[1].revents != 0)
+			return;
 }
 
 static void *run(void *argument)
@@ -157,7 +169,7 @@ static void *run(void *argument)
 		connected = accept(manager->listener, NULL, NULL);
 		if (connected < 0)
 			continue;
-		serve(manager, connected);
+		serve_all(manager, connected);
 		if (manager->behaviour == FAKE_IS_SILENT) {
 			struct pollfd ends[2] = {{.fd = connected, .events = POLLRDHUP}, watched[1]};
 

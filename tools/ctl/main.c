@@ -39,26 +39,6 @@ static void print_usage(FILE *out)
 	      out);
 }
 
-/* Directories of this user; the texts live as long as the program. */
-static void fill_places(struct search_places *places, const char *given)
-{
-	static char texts[3][SEARCH_PATH_BYTES];
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	const char *variable = getenv("CNRE_SOCKET");
-	unsigned long uid = (unsigned long)geteuid();
-
-	*places = (struct search_places){.given = given, .system = SEARCH_SYSTEM_SOCKET};
-	if (given == NULL && variable != NULL && variable[0] != '\0')
-		places->given = variable;
-	if (runtime != NULL && runtime[0] == '/' &&
-	    snprintf(texts[0], sizeof texts[0], "%s/cnre", runtime) < (int)sizeof texts[0])
-		places->user[0] = texts[0];
-	(void)snprintf(texts[1], sizeof texts[1], "/run/user/%lu/cnre", uid);
-	(void)snprintf(texts[2], sizeof texts[2], "/tmp/cnre-%lu", uid);
-	places->user[1] = texts[1];
-	places->user[2] = texts[2];
-}
-
 /* From here on ^C and SIGTERM are something to read, so that no wait has a gap in which one is missed. */
 static int open_stop_signals(void)
 {
@@ -144,7 +124,7 @@ static int execute(const struct options *options, const struct verb *verb)
 	text = json_dumps(request, JSON_COMPACT);
 	json_decref(request);
 	run.request = text;
-	fill_places(&run.places, options->socket);
+	search_fill(&run.places, options->socket);
 	if (verb->file != NULL)
 		file = verb->file(options->word_count, options->word, message);
 	if (file >= 0)

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,4 +160,23 @@ out:
 	if (r < 0)
 		answer_make_text_printable(message);
 	return r;
+}
+
+void search_fill(struct search_places *ret_places, const char *given)
+{
+	static char texts[3][SEARCH_PATH_BYTES];
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *variable = getenv("CNRE_SOCKET");
+	unsigned long uid = (unsigned long)geteuid();
+
+	*ret_places = (struct search_places){.given = given, .system = SEARCH_SYSTEM_SOCKET};
+	if (given == NULL && variable != NULL && variable[0] != '\0')
+		ret_places->given = variable;
+	if (runtime != NULL && runtime[0] == '/' &&
+	    snprintf(texts[0], sizeof texts[0], "%s/cnre", runtime) < (int)sizeof texts[0])
+		ret_places->user[0] = texts[0];
+	(void)snprintf(texts[1], sizeof texts[1], "/run/user/%lu/cnre", uid);
+	(void)snprintf(texts[2], sizeof texts[2], "/tmp/cnre-%lu", uid);
+	ret_places->user[1] = texts[1];
+	ret_places->user[2] = texts[2];
 }

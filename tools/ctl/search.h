@@ -20,6 +20,9 @@ struct search_places {
 	const char *user[3];              /* directories; NULL: left out */
 };
 
+/* Where this user's are, by the environment; given NULL: what $CNRE_SOCKET says. The texts live as long as the program. */
+void search_fill(struct search_places *ret_places, const char *given);
+
 /*
  * search_connect - the socket of the one manager that answers
  *
