@@ -121,6 +121,7 @@ Test(top_draw, neighbours_share_a_sign_where_there_are_more_experts_than_columns
 	memset(picture->state, 'r', 128);
 	memset(picture->heat, 1, 256);
 	picture->heat[5] = 9;
+	picture->state[200] = 'r'; /* one of four is not most of them */
 	expect(draw(picture, &ui, NULL, 24, 80), "(each sign 4 of them)");
 	expect(screen, ">   7  128/256  19111111111111111111111111111111--------------------------------\n");
 	free(picture);

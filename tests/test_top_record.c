@@ -146,7 +146,7 @@ Test(top_record, lines_that_are_no_samples_are_refused_with_their_number)
 	cr_expect_eq(first_of(&folder, "{\"a\":\0}\n", 8), -EBADMSG, "a zero byte");
 	memset(text, '[', TOP_RECORD_LINE_MAX + 2);
 	cr_expect_eq(first_of(&folder, text, TOP_RECORD_LINE_MAX), -EBADMSG, "nested beyond all bounds");
-	cr_expect_eq(first_of(&folder, text, TOP_RECORD_LINE_MAX + 2), -E2BIG);
+	cr_expect_eq(first_of(&folder, text, TOP_RECORD_LINE_MAX + 1), -E2BIG);
 	free(text);
 	folder_remove(&folder);
 }
