@@ -110,8 +110,8 @@ static json_t *ask(const char *a, const char *b, const char *c)
 	return answer;
 }
 
-/* After so many lookups of such work. */
-static void expect_limit(enum work work, uint64_t lookups, const char *limit)
+/* After so many lookups of such work; the whole answer, for who wants to know more. */
+static json_t *expect_limit(enum work work, uint64_t lookups, const char *limit)
 {
 	pid_t pid = start_work(work);
 	json_t *answer;
@@ -119,8 +119,8 @@ static void expect_limit(enum work work, uint64_t lookups, const char *limit)
 	cr_assert(world_wait_until(has_looked_up, &lookups, 60), "the client looked nothing up");
 	answer = ask("explain", "--seconds", "1");
 	cr_expect_str_eq(json_string_value(json_object_get(answer, "limit")), limit, "%s", output);
-	json_decref(answer);
 	end_work(pid);
+	return answer;
 }
 
 Test(system_explain, little_memory_for_what_is_used_again_is_capacity)
@@ -128,7 +128,7 @@ Test(system_explain, little_memory_for_what_is_used_again_is_capacity)
 	world_open(&world);
 	world_generate(&world, geometry);
 	cr_assert(world_start(&world, (const char *[]){"--ram", LITTLE_RAM, "--hugepages", "4k", NULL}) > 0);
-	expect_limit(WORK_CYCLE, 4000, "capacity");
+	json_decref(expect_limit(WORK_CYCLE, 4000, "capacity"));
 	world_close(&world);
 }
 
@@ -142,14 +142,16 @@ Test(system_explain, everything_resident_is_compute)
 	answer = ask("explain", "--seconds", "0.1");
 	cr_expect_str_eq(json_string_value(json_object_get(answer, "limit")), "idle", "nobody is there: %s", output);
 	json_decref(answer);
-	expect_limit(WORK_HITS, 100, "compute");
+	json_decref(expect_limit(WORK_HITS, 100, "compute"));
 	world_close(&world);
 }
 
 Test(system_explain, a_throttled_drive_is_the_disk)
 {
 	struct hung_drives drives;
+	const json_t *drive;
 	const char *reason;
+	json_t *answer;
 
 	world_open(&world);
 	reason = hung_drives_open(&drives, world.directory, 1, 64);
@@ -162,7 +164,11 @@ Test(system_explain, a_throttled_drive_is_the_disk)
 	cr_assert(world_start(&world, (const char *[]){"--ram", LITTLE_RAM, "--hugepages", "4k", NULL}) > 0);
 	hung_drives_enter(&drives, world.manager);
 	hung_drives_throttle(&drives, 0, SLOW_BYTES);
-	expect_limit(WORK_SPREAD, 600, "disk");
+	answer = expect_limit(WORK_SPREAD, 600, "disk");
+	drive = json_array_get(json_object_get(answer, "drives"), 0);
+	cr_expect_not_null(strstr(json_string_value(json_object_get(answer, "why")), "loop"), "the drive is named: %s", output);
+	cr_expect_lt(json_real_value(json_object_get(drive, "bytes_s")), 1.5 * SLOW_BYTES, "it is slow as it was made: %s", output);
+	json_decref(answer);
 	(void)world_stop(&world, SIGTERM);
 	hung_drives_close(&drives);
 	world_close(&world);
@@ -223,10 +229,42 @@ Test(system_explain, why_tells_who_holds_an_expert_how_it_was_read_and_that_it_w
 	world_close(&world);
 }
 
+Test(system_explain, why_tells_how_many_go_before_an_expert_and_who_would_go_for_one)
+{
+	struct cnre *client;
+	json_t *answer, *policy;
+
+	world_open(&world);
+	world_generate(&world, geometry);
+	cr_assert(world_start(&world, (const char *[]){"--ram", ALL_RAM, "--hugepages", "4k", "--policy", "lru", NULL}) > 0);
+	client = world_attach(&world, RESERVE_BYTES);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct cnre_expert expert;
+
+		cr_assert_eq(cnre_acquire(client, 1, i, -1, &expert), 0);
+		cr_assert_eq(cnre_release(client, &expert), 0);
+	}
+	answer = ask("why", "1", "2");
+	policy = json_object_get(answer, "policy");
+	cr_expect_str_eq(text_at(policy, "name"), "lru");
+	cr_expect_eq(number_at(policy, "goes_after"), 2, "%s", output);
+	cr_expect(json_is_null(json_object_get(policy, "rival")));
+	json_decref(answer);
+	answer = ask("why", "3", "9");
+	policy = json_object_get(answer, "policy");
+	cr_expect(json_is_null(json_object_get(policy, "goes_after")));
+	cr_expect_eq(number_at(json_object_get(policy, "rival"), "layer"), 1, "%s", output);
+	cr_expect_eq(number_at(json_object_get(policy, "rival"), "expert"), 0, "%s", output);
+	json_decref(answer);
+	cnre_detach(client);
+	world_close(&world);
+}
+
 Test(system_explain, experts_show_what_is_resident_and_how_often_it_was_used)
 {
 	static char expected[] = "................................";
 	const char *const none[] = {"--socket", world.socket, "experts", "4", NULL};
+	const char *const nobody[] = {"--socket", world.socket, "why", "0", "32", NULL};
 	const json_t *layer, *one;
 	struct cnre *client;
 	json_t *answer;
@@ -257,5 +295,6 @@ Test(system_explain, experts_show_what_is_resident_and_how_often_it_was_used)
 	cr_expect(json_is_false(json_object_get(one, "leased")));
 	json_decref(answer);
 	cr_expect_eq(world_run("cnrectl", none, output, sizeof output), 1, "there is no such layer");
+	cr_expect_eq(world_run("cnrectl", nobody, output, sizeof output), 1, "there is no such expert");
 	world_close(&world);
 }

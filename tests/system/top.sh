@@ -14,8 +14,10 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/cnre-test-XXXXXX") || exit 1
 steps=8
 # shellcheck source=tools/demo/compare.sh
 . tools/demo/compare.sh
+on_tmux() { env -u TMUX tmux -f /dev/null -S "$work/tmux" "$@"; }
 close_test()
 {
+	on_tmux kill-server 2>/dev/null
 	compare_close
 	rm -rf "$work"
 }
@@ -73,6 +75,39 @@ diff "$work/shown" "$work/out" >/dev/null || failed 'what is played is not what 
 head -c -20 "$work/recording" >"$work/cut"
 top 1 --once --play "$work/cut"
 expect_complaint 'line 3'
+
+# Keys, in colours, on what was recorded.
+screen_shows() # expression
+{
+	local i
+	for ((i = 0; i < 200; i++)); do
+		on_tmux capture-pane -p -t top >"$work/out" 2>/dev/null
+		! grep -qE -e "$1" "$work/out" || return 0
+		sleep 0.05
+	done
+	failed "the terminal does not show $1"
+}
+press() { on_tmux send-keys -t top "$1"; }
+if command -v tmux >/dev/null; then
+	on_tmux new-session -d -x 90 -y 30 -s top \
+		"TERM=screen-256color '$build/cnre-top' --play '$work/recording' 2>'$work/err'; echo \"ended \$?\"; read -r line"
+	screen_shows '^> +0 .*/16 '
+	press j
+	screen_shows '^> +1 .*/16 '
+	press z
+	screen_shows '^LAYER 1: [0-9]+ of 16 experts resident'
+	press h
+	screen_shows '^KEYS'
+	press h
+	press s
+	screen_shows '^CLIENTS .* by lookups'
+	press f
+	screen_shows '^cnre-top .* FROZEN'
+	press f
+	screen_shows '^the recording is over: q ends'
+	press q
+	screen_shows '^ended 0$'
+fi
 
 # The terminal, at 80x24, by the script that makes doc/cnre-top.txt.
 if command -v tmux >/dev/null; then
