@@ -58,14 +58,52 @@ static json_t *report_layer(const struct manager *manager, const struct served_m
 					     seen.waits.miss_us > 0 ? seen.waits.miss_us : felt_miss_us)));
 }
 
+static uint64_t accesses_of(const struct manager *manager, const struct served_model *model, uint32_t layer)
+{
+	struct feed_layer seen;
+
+	feed_get_layer(manager, model, layer, &seen);
+	return seen.accesses;
+}
+
+/*
+ * The share of the model's accesses that would miss with so many times its memory of now, were it divided evenly among its
+ * layers and each LRU. A policy divides it unevenly, and more of it anew: what is twice of each layer's part of now says
+ * nothing of that. NaN: nothing was seen.
+ */
+static double even_miss_share(const struct manager *manager, const struct served_model *model, uint32_t times)
+{
+	const struct model_catalog *catalog = model->catalog;
+	double accesses = 0, misses = 0;
+	uint32_t layers = 0;
+
+	for (uint32_t layer = 0; layer < catalog->layer_count; layer++)
+		layers += catalog->layer[layer].expert_count > 0;
+	for (uint32_t layer = 0; layer < catalog->layer_count; layer++) {
+		double count = (double)accesses_of(manager, model, layer);
+
+		if (count <= 0)
+			continue;
+		accesses += count;
+		misses += count * miss_share_at(manager, model, layer, (double)residency_objects(manager, model) * times / layers);
+	}
+	return misses / accesses;
+}
+
 static json_t *report_model(const struct manager *manager, const struct served_model *model)
 {
 	json_t *list = json_array();
+	uint64_t accesses = 0;
 
-	for (uint32_t layer = 0; layer < model->catalog->layer_count; layer++)
-		if (model->catalog->layer[layer].expert_count > 0)
-			(void)json_array_append_new(list, report_layer(manager, model, layer));
-	return json_pack("{s:o, s:o}", "name", report_text(model->catalog->name), "layers", list);
+	for (uint32_t layer = 0; layer < model->catalog->layer_count; layer++) {
+		if (model->catalog->layer[layer].expert_count == 0)
+			continue;
+		(void)json_array_append_new(list, report_layer(manager, model, layer));
+		accesses += accesses_of(manager, model, layer);
+	}
+	return json_pack("{s:o, s:I, s:o, s:o, s:o}", "name", report_text(model->catalog->name), "accesses", (json_int_t)accesses,
+			 "even_miss_share_now", number(even_miss_share(manager, model, 1)), "even_miss_share_double",
+			 number(even_miss_share(manager, model, 2)), "layers", list);
 }
 
 json_t *report_layers(const struct manager *manager)

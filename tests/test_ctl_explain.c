@@ -174,9 +174,9 @@ static const struct {
 	const char *verb, *text;
 } answers[] = {
 	{"status", "{\"models\":[{\"payload_bytes_total\":1000,\"objects\":10}]}"},
-	{"layers", "{\"models\":[{\"layers\":[{\"accesses\":100,\"miss_share_now\":0.5,\"miss_share_double\":0.1},"
-		   "{\"accesses\":300,\"miss_share_now\":0.9,\"miss_share_double\":0.5},"
-		   "{\"accesses\":0,\"miss_share_now\":null,\"miss_share_double\":null}]}]}"},
+	{"layers", "{\"models\":[{\"accesses\":100,\"even_miss_share_now\":0.5,\"even_miss_share_double\":0.1},"
+		   "{\"accesses\":300,\"even_miss_share_now\":0.9,\"even_miss_share_double\":0.5},"
+		   "{\"accesses\":0,\"even_miss_share_now\":null,\"even_miss_share_double\":null}]}"},
 	{"drives", "{\"drives\":[{\"name\":\"sd\\u001b[31ma\",\"state\":\"ok\",\"bytes\":5,\"reads\":1,\"in_flight\":0,\"read_s\":0.5}]}"},
 	{"clients", "{\"clients\":[{\"session\":1,\"accesses\":3,\"felt_wait_s\":0.5}]}"},
 };

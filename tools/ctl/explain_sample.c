@@ -63,25 +63,23 @@ static void take_drives(struct fields *fields, const json_t *answer, struct expl
 	}
 }
 
-/* The mean over layers that were looked up, by how often. */
+/* The mean over models that were looked up, by how often. */
 static void take_layers(struct fields *fields, const json_t *answer, struct explain_sample *sample)
 {
 	double accesses = 0, now = 0, twice = 0;
-	const json_t *model, *layer;
-	size_t i, j;
+	const json_t *model;
+	size_t i;
 
 	json_array_foreach (fields_array(fields, answer, "models"), i, model) {
-		json_array_foreach (fields_array(fields, model, "layers"), j, layer) {
-			const json_t *share_now = json_object_get(layer, "miss_share_now");
-			const json_t *share_double = json_object_get(layer, "miss_share_double");
-			double count = (double)fields_number(fields, layer, "accesses");
+		const json_t *share_now = json_object_get(model, "even_miss_share_now");
+		const json_t *share_double = json_object_get(model, "even_miss_share_double");
+		double count = (double)fields_number(fields, model, "accesses");
 
-			if (!json_is_number(share_now) || !json_is_number(share_double))
-				continue;
-			accesses += count;
-			now += count * json_number_value(share_now);
-			twice += count * json_number_value(share_double);
-		}
+		if (!json_is_number(share_now) || !json_is_number(share_double))
+			continue;
+		accesses += count;
+		now += count * json_number_value(share_now);
+		twice += count * json_number_value(share_double);
 	}
 	sample->curve_known = accesses > 0;
 	sample->miss_share_now = accesses > 0 ? now / accesses : 0;

@@ -31,7 +31,7 @@ struct explain_sample {
 	uint32_t client_count, drive_count;
 	struct explain_client client[EXPLAIN_CLIENTS_MAX];
 	struct explain_drive drive[EXPLAIN_DRIVES_MAX];
-	/* Shares of lookups that miss with the slots of now, and with twice as many, were the layers LRU; known 0: nothing was seen. */
+	/* Shares of lookups that miss with the memory of now, and with twice of it, evenly divided and LRU; known 0: nothing was seen. */
 	int curve_known;
 	double miss_share_now, miss_share_double;
 	uint64_t all_bytes, object_count; /* of every model that is served */

@@ -120,7 +120,7 @@ static void say_capacity(const struct explain_sample *after, struct explain_verd
 		       "memory hold a part of what is used again",
 		       verdict->waiting * 100, format_bytes(after->budget_bytes, budget[0]));
 	(void)snprintf(verdict->advice, sizeof verdict->advice,
-		       "with %s they would wait about %.0f %%, were the layers LRU; drives of twice the speed leave %.0f %%; all "
+		       "with %s they would wait about %.0f %%, were it divided evenly and LRU; drives of twice the speed leave %.0f %%; all "
 		       "experts are %s: cnrectl set ram SIZE, or fewer models",
 		       format_bytes(2 * after->budget_bytes, budget[1]), verdict->double_ram * 100, verdict->double_drive * 100,
 		       format_bytes(after->all_bytes, all));
@@ -135,7 +135,7 @@ static void say_ram_of_disk(const struct explain_sample *after, const struct exp
 	else if (verdict->double_ram < 0)
 		(void)snprintf(text, bytes, "what more memory would bring is not known yet");
 	else
-		(void)snprintf(text, bytes, "with %s of memory they would still wait about %.0f %%, were the layers LRU",
+		(void)snprintf(text, bytes, "with %s of memory they would still wait about %.0f %%, were it divided evenly and LRU",
 			       format_bytes(2 * after->budget_bytes, size), verdict->double_ram * 100);
 }
 
