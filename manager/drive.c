@@ -219,11 +219,13 @@ void drive_read_done(struct manager *manager, uint32_t number, const struct load
 		health_succeeded(&drives->file[read->run[i].file].health);
 }
 
-void drive_stalled(struct manager *manager, uint32_t number)
+void drive_stalled(struct manager *manager, uint32_t number, uint32_t file, uint64_t off)
 {
 	struct drive *drive = &manager->drives->drive[number];
 
 	drive->errors[DRIVE_ERROR_TIMEOUT]++;
+	drive->bad_file = file;
+	manager->drives->file[file].bad_off = off;
 	if (drive->is_replicated && health_degrade(&drive->health, -ETIMEDOUT, cnre_clock_now_ns()))
 		drive_count_degraded(manager); /* the stall itself is logged by stall.c */
 }

@@ -68,7 +68,8 @@ int64_t drive_patience_ns(const struct manager *manager, uint32_t drive, uint64_
 
 /* A part came back: its bytes count, and what it says of its drive and its files. */
 void drive_read_done(struct manager *manager, uint32_t drive, const struct loader_read *read, int status);
-void drive_stalled(struct manager *manager, uint32_t drive);
+/* A read of this place did not come back in its time: there its drive is tried when it answers again. */
+void drive_stalled(struct manager *manager, uint32_t drive, uint32_t file, uint64_t off);
 /* An object was not what it ought to be, and this file gave its bytes alone. */
 void drive_mismatched(struct manager *manager, uint32_t file);
 /* And another replica had the right ones: after HEALTH_ERRORS_MAX times it is degraded. */

@@ -233,7 +233,8 @@ int64_t drive_probe_deadline_ns(const struct manager *manager)
 		uint32_t number = drive_of_file(manager, file);
 		const struct drive *drive = &drives->drive[number];
 
-		if (drives->file[file].health.is_degraded && !drive->health.is_degraded && !drive->probe.is_out)
+		if (drives->file[file].health.is_degraded && !drive->health.is_degraded && !drive->probe.is_out &&
+		    !stall_is_on(residency_stalls(manager), number))
 			deadline_ns = earlier(deadline_ns, drives->file[file].health.probe_ns);
 	}
 	return deadline_ns;

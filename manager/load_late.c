@@ -55,14 +55,16 @@ static int64_t due_ns_of(const struct load *load, const struct load_part *part, 
 static void begin_stall(struct load *load, struct load_part *part)
 {
 	struct manager *manager = load->manager;
+	const struct loader_run *late;
 	uint32_t run = 0;
 
 	while (run + 1 < part->read.run_count && part->read.run_got[run] >= part->read.run[run].needed_bytes)
 		run++; /* to the first whose bytes did not come */
+	late = &part->read.run[run];
 	part->is_late = 1;
-	stall_begin(&manager->residency->stalls, part->drive,
-		    loader_file_path(manager->loader, part->read.run[run].file), part->read.submitted_ns);
-	drive_stalled(manager, part->drive);
+	stall_begin(&manager->residency->stalls, part->drive, loader_file_path(manager->loader, late->file),
+		    part->read.submitted_ns);
+	drive_stalled(manager, part->drive, late->file, late->file_off);
 }
 
 /* Nobody's attempt failed: the generation stays (R8), and who waits sleeps on. */

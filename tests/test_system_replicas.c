@@ -399,6 +399,7 @@ static void hang_and_go(const char *const *more)
 {
 	struct truth *truth;
 	struct cnre *client;
+	char path[256], text[320];
 
 	begin(NULL, more, 32);
 	truth = open_truth();
@@ -413,6 +414,9 @@ static void hang_and_go(const char *const *more)
 	cr_expect_eq(world_stat(&world, "loads_timed_out"), 0);
 	hung_drives_go(&drives, MIRROR);
 	expect_taken_back(client, truth, "it answers again");
+	shard_path(MIRROR, path);
+	(void)snprintf(text, sizeof text, "drive of %s: it reads again", path);
+	cr_expect(world_log_has(&world, text), "it was tried where it did not answer");
 	reset();
 	cr_expect_eq(world_stat(&world, "loads_in_flight"), 0);
 	cr_expect_eq(world_status(&world, "pool.used_bytes"), 0, "a slab leaked");
