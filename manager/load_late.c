@@ -15,6 +15,8 @@
 
 #include <errno.h>
 
+#define LATE_MOVES_TIMEOUTS 2 /* times --read-timeout from its first read on, and a demand is moved no more */
+
 static int64_t earlier(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
@@ -25,31 +27,65 @@ static int64_t later(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Whether what is out on these drives can be had from others that are well. */
-static int can_move(const struct load *load, uint32_t drives)
+/*
+ * Whether all that is out on these drives can be had from others, which serve no worse than `worst`. A demand that drives
+ * which hang by turns pass on to each other comes to its end, too.
+ */
+static int can_move(const struct load *load, uint32_t drives, enum replica_rank worst, int64_t now_ns)
 {
 	struct manager *manager = load->manager;
 	const struct served_model *model = model_of(manager, load->owner);
 	struct drive_bans bans = load->bans;
+	int64_t since_ns = later(load->begun_ns, manager->residency->awake_since_ns);
 	struct replica_split split;
 
+	if (manager->read_timeout_ns > 0 && (now_ns - since_ns) / LATE_MOVES_TIMEOUTS >= manager->read_timeout_ns)
+		return 0;
 	bans.drives |= drives;
 	bans.only = DRIVE_ANY;
 	return drive_split(manager, model, load->owner - model->first_owner, &load->plan, &bans, &split) == 0 &&
-	       split.rank <= REPLICA_SPARE;
+	       split.rank <= worst;
 }
 
+/* The drives whose parts are out beyond the first time, in which another replica is asked, and beyond the last. */
+struct overdue {
+	uint32_t first, last;
+	int64_t next_ns;
+};
+
 /* Time in which this process could not run counts against no drive. */
-static int64_t due_ns_of(const struct load *load, const struct load_part *part, int64_t now_ns)
+static void look_at_part(const struct load *load, const struct load_part *part, int64_t now_ns, struct overdue *overdue)
 {
 	const struct manager *manager = load->manager;
 	int64_t since_ns = later(part->read.submitted_ns, manager->residency->awake_since_ns);
 	int64_t last_ns = manager->read_timeout_ns > 0 ? since_ns + manager->read_timeout_ns : CNRE_NEVER;
 	int64_t first_ns = since_ns + part->patience_ns;
 
-	if (first_ns >= last_ns || load->is_late || !drive_has_replicas(manager))
-		return last_ns;
-	return first_ns > now_ns || can_move(load, 1u << part->drive) ? first_ns : last_ns;
+	if (load->is_late || !drive_has_replicas(manager))
+		first_ns = last_ns;
+	if (last_ns <= now_ns)
+		overdue->last |= 1u << part->drive;
+	else
+		overdue->next_ns = earlier(overdue->next_ns, first_ns > now_ns ? earlier(first_ns, last_ns) : last_ns);
+	if (first_ns <= now_ns)
+		overdue->first |= 1u << part->drive;
+}
+
+/*
+ * Of whom nothing more is expected. Before the last time only if all that are late can be done without: two drives that
+ * are both late could stand in for each other, but not for both.
+ */
+static uint32_t overdue_drives(const struct load *load, int64_t now_ns, int64_t *ret_next_ns)
+{
+	struct overdue overdue = {.next_ns = CNRE_NEVER};
+
+	for (uint32_t i = 0; i < load->part_count; i++)
+		if (load->part[i].is_out && !load->part[i].is_late)
+			look_at_part(load, &load->part[i], now_ns, &overdue);
+	*ret_next_ns = overdue.next_ns;
+	if (load->is_late || overdue.first == 0 || !can_move(load, overdue.first | overdue.last, REPLICA_SPARE, now_ns))
+		return overdue.last;
+	return overdue.first | overdue.last;
 }
 
 static void begin_stall(struct load *load, struct load_part *part)
@@ -79,7 +115,7 @@ static void move(struct load *load, int64_t now_ns)
 		return; /* a prefetch, or who wanted it has gone */
 	residency->moved_ns[load->owner] = load->begun_ns;
 	residency->demanded_ns[load->owner] = now_ns;
-	queue_push_again(residency->queue, load->owner);
+	queue_push_again(residency->queue, load->owner, object_starter(entry));
 }
 
 static void fail_late(struct load *load, int64_t now_ns)
@@ -107,7 +143,7 @@ static int give_up(struct load *load, uint32_t drives, int64_t now_ns)
 	residency->prefetched[load->owner] = 0;
 	residency->prefetches_active -= (uint32_t)load->is_prefetch;
 	load->is_prefetch = 0;
-	if (can_move(load, drives))
+	if (can_move(load, drives, REPLICA_DEGRADED, now_ns)) /* one that failed lately is better than an error */
 		move(load, now_ns);
 	else
 		fail_late(load, now_ns);
@@ -117,18 +153,9 @@ static int give_up(struct load *load, uint32_t drives, int64_t now_ns)
 
 int64_t load_expire(struct load *load, int64_t now_ns)
 {
-	int64_t next_ns = CNRE_NEVER;
-	uint32_t drives = 0;
+	int64_t next_ns;
+	uint32_t drives = overdue_drives(load, now_ns, &next_ns);
 
-	for (uint32_t i = 0; i < load->part_count; i++) {
-		const struct load_part *part = &load->part[i];
-		int64_t due_ns = part->is_out && !part->is_late ? due_ns_of(load, part, now_ns) : CNRE_NEVER;
-
-		if (due_ns > now_ns)
-			next_ns = earlier(next_ns, due_ns);
-		else
-			drives |= 1u << part->drive;
-	}
 	if (drives == 0)
 		return next_ns;
 	if (!load->is_late && give_up(load, drives, now_ns) < 0)

@@ -17,6 +17,12 @@ uint64_t object_place(const struct cnre_entry *entry)
 	return atomic_load_explicit(&entry->place, memory_order_relaxed);
 }
 
+uint32_t object_starter(const struct cnre_entry *entry)
+{
+	/* [D11] relaxed: only this thread writes it. */
+	return atomic_load_explicit(&entry->starter, memory_order_relaxed);
+}
+
 void object_settle(struct cnre_entry *entry, uint32_t generation, enum cnre_load_error error, enum cnre_state state)
 {
 	/* [D2] release, pairs with [L2] in shm/ledger.h: READY carries the bytes of the slab, its place and the load's statistics. */

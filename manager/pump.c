@@ -69,6 +69,7 @@ static int pump_slot(struct manager *manager, uint32_t slot)
 	for (owner = queue_next_demand(queue, slot, QUEUE_NONE); owner != QUEUE_NONE; owner = next) {
 		next = queue_next_demand(queue, slot, owner);
 		if (!is_leased(manager, owner)) { /* R7; who gave up waiting may have asked for a prefetch instead */
+			manager->residency->moved_ns[owner] = 0;
 			if (!queue_give_up_demand(queue, owner))
 				cnre_counter_add(&manager->counters->loads_dropped, 1);
 			continue;
@@ -238,6 +239,7 @@ static int64_t expire_demands_of(struct manager *manager, uint32_t slot, int64_t
 			continue;
 		}
 		queue_remove(residency->queue, owner);
+		residency->moved_ns[owner] = 0;
 		object_fail(manager, entry_of(manager, owner), CNRE_LOAD_ETIMEDOUT);
 		cnre_counter_add(&manager->counters->loads_timed_out, 1);
 	}

@@ -118,10 +118,11 @@ int queue_push_demand(struct queue *queue, const struct queue_client *client, ui
 	return 1;
 }
 
-void queue_push_again(struct queue *queue, uint32_t owner)
+void queue_push_again(struct queue *queue, uint32_t owner, uint32_t starter)
 {
 	CNRE_CHECK(owner < queue->owner_count && queue->queued[owner] == NOT_QUEUED);
 	add_demand(queue, CNRE_SESSIONS_MAX, owner);
+	queue->starter[owner] = starter;
 }
 
 int queue_push_prefetch(struct queue *queue, uint32_t slot, uint32_t owner)

@@ -31,8 +31,11 @@ struct queue_client {
  * for behind it is bounded by that.
  */
 int queue_push_demand(struct queue *queue, const struct queue_client *client, uint32_t owner);
-/* A demand whose load came to nothing through no fault of its own: the common list takes it again, whoever asked. */
-void queue_push_again(struct queue *queue, uint32_t owner);
+/*
+ * A demand whose load came to nothing through no fault of its own: the common list takes it again, whoever asked. The
+ * starter is that of the load: 0 if it was a prefetch, whoever demanded the object some other time.
+ */
+void queue_push_again(struct queue *queue, uint32_t owner, uint32_t starter);
 /* Prefetch: 1 queued or queued already, 0 refused (too many of this client). */
 int queue_push_prefetch(struct queue *queue, uint32_t slot, uint32_t owner);
 

@@ -21,6 +21,7 @@ static uint32_t drop_unleased(struct manager *manager, uint32_t slot)
 
 		if (!is_leased(manager, owner)) {
 			queue_remove(queue, owner);
+			manager->residency->moved_ns[owner] = 0;
 			dropped++;
 		}
 		owner = next;

@@ -87,7 +87,7 @@ struct residency {
 	struct stalls stalls;
 	uint32_t held_demands;  /* queued for drives that do not answer, at the last look */
 	int64_t *demanded_ns;   /* [owner_count] when it was queued as a demand */
-	int64_t *moved_ns;      /* [owner_count] not 0: queued again, and its first read was submitted then */
+	int64_t *moved_ns;      /* [owner_count] not 0: queued again as a demand, and its first read was submitted then */
 	struct last_load *last_load; /* [owner_count] */
 	unsigned char *suspect; /* [owner_count] 1: its bytes were wrong, so the next load compares them */
 	int64_t expire_ns;      /* nothing is over its time before then */
@@ -152,6 +152,7 @@ static inline int is_pinned(const struct manager *manager, uint32_t owner)
 
 uint32_t object_word(const struct cnre_entry *entry);
 uint64_t object_place(const struct cnre_entry *entry);
+uint32_t object_starter(const struct cnre_entry *entry);
 /* Stores a state out of LOADING or EVICTING and wakes everybody who sleeps on it, without condition (R6). */
 void object_settle(struct cnre_entry *entry, uint32_t generation, enum cnre_load_error error, enum cnre_state state);
 /* Order of a load (R2): place, LOADING, submit. ABSENT -> LOADING needs no wake: who sleeps on ABSENT waits for more. */

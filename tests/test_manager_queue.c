@@ -68,14 +68,14 @@ Test(manager_queue, demands_of_an_ended_client_stay_in_the_common_list)
 	queue_close(queue);
 }
 
-/* Its client may have ended meanwhile: the starter is the one of before. */
+/* Its client may have ended meanwhile: the starter is the one of the load. */
 Test(manager_queue, a_demand_whose_load_came_to_nothing_waits_in_the_common_list)
 {
 	struct queue *queue = open_queue(10);
 
 	demand(queue, 1, 3, 9);
 	queue_remove(queue, 3);
-	queue_push_again(queue, 3);
+	queue_push_again(queue, 3, 9);
 	cr_expect(queue_is_demand(queue, 3));
 	cr_expect_eq(queue_next_demand(queue, CNRE_SESSIONS_MAX, QUEUE_NONE), 3);
 	cr_expect_eq(queue_starter(queue, 3), 9);

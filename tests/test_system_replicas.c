@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -433,6 +434,50 @@ Test(system_replicas, a_mirror_that_hangs_is_replaced_in_time_and_taken_back_whe
 Test(system_replicas, the_same_where_a_read_has_all_the_time_there_is)
 {
 	hang_and_go((const char *const[]){"--drive-weights", "1:1", "--ram", "4M", "--read-timeout", "0", "--io", "pool", NULL});
+}
+
+static int reads_are_out(void *context)
+{
+	(void)context;
+	return number_of(PRIMARY, "in_flight") > 0 && number_of(MIRROR, "in_flight") > 0;
+}
+
+static void *acquire_one(void *argument)
+{
+	static int status;
+	struct cnre *client = argument;
+	struct cnre_expert expert;
+
+	status = cnre_acquire(client, 0, 0, PATIENCE_NS, &expert);
+	if (status == 0)
+		(void)cnre_release(client, &expert);
+	return &status;
+}
+
+/* A controller that resets, a machine that swaps. Each drive alone could be left for the other one; both together cannot. */
+Test(system_replicas, drives_that_both_stand_still_for_a_while_fail_nobody)
+{
+	struct cnre *client;
+	pthread_t thread;
+	void *status;
+
+	begin((const char *const[]){"--layers", "1", "--experts", "6", "--hidden", "1024", "--intermediate", "2048", NULL},
+	      (const char *const[]){"--drive-weights", "1:1", "--ram", "64M", NULL}, 72);
+	client = attach();
+	hung_drives_enter(&drives, world.manager);
+	hung_drives_stop(&drives, PRIMARY);
+	hung_drives_stop(&drives, MIRROR);
+	cr_assert_eq(pthread_create(&thread, NULL, acquire_one, client), 0);
+	cr_assert(world_wait_until(reads_are_out, NULL, 10));
+	(void)usleep(4500000); /* longer than a read is waited for where another replica is well, and a look at it */
+	hung_drives_go(&drives, PRIMARY);
+	hung_drives_go(&drives, MIRROR);
+	cr_assert_eq(pthread_join(thread, &status), 0);
+	cr_expect_eq(*(int *)status, 0, "%s", strerror(-*(int *)status));
+	cr_expect_eq(world_stat(&world, "load_errors"), 0);
+	cr_expect_eq(world_stat(&world, "loads_timed_out"), 0);
+	cnre_detach(client);
+	end();
 }
 
 /* Each load has a part on both drives, and there are two places: the one that hangs may not have both. */
