@@ -83,35 +83,44 @@ static int pump_slot(struct manager *manager, uint32_t slot)
 		if (r < 0)
 			return r;
 		queue_remove(queue, owner);
+		queue_served(queue, slot);
 		return 1;
 	}
 	return 0;
 }
 
-/* Demand, one object a client and round (R34). 0 all that can has begun, -ENOSPC starved. */
+/* One demand of each client that has some: 1 something has begun, 0 nothing can, -ENOSPC no slab. */
+static int pump_round(struct manager *manager)
+{
+	struct queue *queue = manager->residency->queue;
+	uint32_t slot = queue_next_turn(queue, QUEUE_NONE);
+	int progress = 0;
+
+	manager->residency->held_demands = 0;
+	/* Who is served goes behind all others, so after so many steps each has been looked at once. */
+	for (uint32_t i = 0; i < QUEUE_SLOTS && pump_may_load(manager); i++) {
+		uint32_t next = queue_next_turn(queue, slot);
+		int r = queue_has_demand(queue, slot) ? pump_slot(manager, slot) : 0;
+
+		if (r < 0)
+			return r;
+		progress |= r;
+		slot = next;
+	}
+	return progress;
+}
+
+/*
+ * Demand, one object a client and round (R34), who was served longest ago first: so clients take turns on each drive, however
+ * many places are free, and whatever the others wait for. 0 all that can has begun, -ENOSPC starved.
+ */
 static int pump_demand(struct manager *manager)
 {
-	struct residency *residency = manager->residency;
-	int progress = 1;
+	int r = 1;
 
-	while (progress && pump_may_load(manager) && queue_demand_count(residency->queue) > 0) {
-		progress = 0;
-		residency->held_demands = 0;
-		for (uint32_t i = 0; i < QUEUE_SLOTS && pump_may_load(manager); i++) {
-			uint32_t slot = (residency->next_slot + i) % QUEUE_SLOTS;
-			int r;
-
-			if (!queue_has_demand(residency->queue, slot))
-				continue;
-			r = pump_slot(manager, slot);
-			if (r < 0)
-				return r;
-			progress |= r;
-			if (!pump_may_load(manager))
-				residency->next_slot = (slot + 1) % QUEUE_SLOTS;
-		}
-	}
-	return 0;
+	while (r > 0 && pump_may_load(manager) && queue_demand_count(manager->residency->queue) > 0)
+		r = pump_round(manager);
+	return r < 0 ? r : 0;
 }
 
 /*

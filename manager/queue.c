@@ -23,6 +23,7 @@ struct queue {
 	uint16_t *slot_of;      /* [owner_count] in whose list it is */
 	unsigned char *queued;  /* [owner_count] enum queued */
 	uint32_t demands_of[QUEUE_SLOTS], prefetches_of[QUEUE_SLOTS];
+	struct link turn[QUEUE_SLOTS + 1]; /* of slots; the last is the sentinel */
 	struct link link[];
 };
 
@@ -75,6 +76,9 @@ int queue_open(struct queue **ret_queue, uint32_t owner_count)
 	}
 	for (uint32_t i = owner_count; i < link_count; i++)
 		queue->link[i] = (struct link){.next = i, .previous = i};
+	for (uint32_t i = 0; i <= QUEUE_SLOTS; i++)
+		queue->turn[i] = (struct link){.next = (i + 1) % (QUEUE_SLOTS + 1),
+					       .previous = (i + QUEUE_SLOTS) % (QUEUE_SLOTS + 1)};
 	*ret_queue = queue;
 	return 0;
 }
@@ -158,6 +162,28 @@ uint32_t queue_next_demand(const struct queue *queue, uint32_t slot, uint32_t pr
 	uint32_t next = queue->link[previous == QUEUE_NONE ? demands(queue, slot) : previous].next;
 
 	return next < queue->owner_count ? next : QUEUE_NONE;
+}
+
+uint32_t queue_next_turn(const struct queue *queue, uint32_t previous)
+{
+	uint32_t next = queue->turn[previous == QUEUE_NONE ? QUEUE_SLOTS : previous].next;
+
+	return next < QUEUE_SLOTS ? next : QUEUE_NONE;
+}
+
+void queue_served(struct queue *queue, uint32_t slot)
+{
+	struct link link;
+	uint32_t last;
+
+	CNRE_CHECK(slot < QUEUE_SLOTS);
+	link = queue->turn[slot];
+	queue->turn[link.previous].next = link.next;
+	queue->turn[link.next].previous = link.previous;
+	last = queue->turn[QUEUE_SLOTS].previous;
+	queue->turn[slot] = (struct link){.next = QUEUE_SLOTS, .previous = last};
+	queue->turn[last].next = slot;
+	queue->turn[QUEUE_SLOTS].previous = slot;
 }
 
 uint32_t queue_starter(const struct queue *queue, uint32_t owner)

@@ -43,6 +43,12 @@ int queue_is_demand(const struct queue *queue, uint32_t owner); /* queued as a d
 int queue_has_demand(const struct queue *queue, uint32_t slot);
 /* Demands of a client in order: QUEUE_NONE begins and ends. Valid until the queue changes. */
 uint32_t queue_next_demand(const struct queue *queue, uint32_t slot, uint32_t previous);
+/*
+ * Slots in the order of their turns, whether they have demands or not: who was served longest ago is first. QUEUE_NONE begins
+ * and ends. So whatever a client has to wait for, others that are served meanwhile come behind it.
+ */
+uint32_t queue_next_turn(const struct queue *queue, uint32_t previous);
+void queue_served(struct queue *queue, uint32_t slot); /* it comes behind all others now */
 uint32_t queue_starter(const struct queue *queue, uint32_t owner);
 uint32_t queue_first_prefetch(struct queue *queue); /* round robin over clients; QUEUE_NONE: none */
 void queue_remove(struct queue *queue, uint32_t owner);

@@ -92,7 +92,6 @@ struct residency {
 	unsigned char *suspect; /* [owner_count] 1: its bytes were wrong, so the next load compares them */
 	int64_t expire_ns;      /* nothing is over its time before then */
 	int64_t awake_since_ns; /* time in which this process could not run counts against no drive */
-	uint32_t next_slot;     /* where the round over clients goes on (R34) */
 	uint64_t budget_bytes, used_bytes;
 	/* Below the budget: memory costs more than planned (measure.h), or is missed elsewhere (pressure.h). */
 	uint64_t held_to_bytes[RESIDENCY_HOLDS];

@@ -84,6 +84,28 @@ Test(manager_queue, a_demand_whose_load_came_to_nothing_waits_in_the_common_list
 	queue_close(queue);
 }
 
+Test(manager_queue, who_was_served_longest_ago_is_first)
+{
+	struct queue *queue = open_queue(1);
+	uint32_t count = 0, last = QUEUE_NONE;
+
+	queue_served(queue, 0);
+	queue_served(queue, 2);
+	queue_served(queue, 0);
+	queue_served(queue, QUEUE_SLOTS - 1);
+	cr_expect_eq(queue_next_turn(queue, QUEUE_NONE), 1);
+	cr_expect_eq(queue_next_turn(queue, 1), 3);
+	cr_expect_eq(queue_next_turn(queue, 2), 0);
+	cr_expect_eq(queue_next_turn(queue, 0), QUEUE_SLOTS - 1);
+	for (uint32_t slot = queue_next_turn(queue, QUEUE_NONE); slot != QUEUE_NONE; slot = queue_next_turn(queue, slot)) {
+		count++;
+		last = slot;
+	}
+	cr_expect_eq(count, QUEUE_SLOTS, "each is there once");
+	cr_expect_eq(last, QUEUE_SLOTS - 1);
+	queue_close(queue);
+}
+
 Test(manager_queue, prefetches_of_a_layer_that_begins_are_dropped)
 {
 	struct queue *queue = open_queue(20);
