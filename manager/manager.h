@@ -74,6 +74,7 @@ struct manager {
 	struct served_model model[MANAGER_MODELS_MAX];
 	uint32_t model_count, owner_count;
 	uint32_t loads_max;               /* objects on their way at once, over all drives (R16) */
+	uint32_t drives_most;             /* that loads are counted for: those of the checkpoint, and one for each mirror */
 	uint32_t loads_most;              /* the same at the first budget; a smaller one lowers loads_max */
 	uint64_t window_bytes;            /* the largest slab of any model: the unit of reservations */
 	uint64_t slab_bytes_total;        /* all objects of all models */

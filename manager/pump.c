@@ -230,6 +230,14 @@ static int64_t expire_reads(struct manager *manager, int64_t now_ns)
 	return next_ns;
 }
 
+/* In a pool of very few places: reads that nobody waits for any more have them all. */
+static int all_places_hang(const struct manager *manager)
+{
+	const struct residency *residency = manager->residency;
+
+	return !pump_may_load(manager) && residency->pin == NULL && late_loads(residency) == residency->loads_active;
+}
+
 /* A demand that its drive did not even take in that time: it fails as a read would have. */
 static int64_t expire_demands_of(struct manager *manager, uint32_t slot, int64_t now_ns)
 {
@@ -241,7 +249,7 @@ static int64_t expire_demands_of(struct manager *manager, uint32_t slot, int64_t
 		int64_t due_ns = due_ns_of(manager, residency->demanded_ns[owner]);
 
 		next = queue_next_demand(residency->queue, slot, owner);
-		if (ask_drives(manager, owner) != DRIVE_HANGS)
+		if (!all_places_hang(manager) && ask_drives(manager, owner) != DRIVE_HANGS)
 			continue;
 		if (due_ns > now_ns) {
 			next_ns = earlier(next_ns, due_ns);

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "manager/fence.h"
-#include "manager/loader.h"
 #include "manager/peer.h"
 #include "manager/pool.h"
 #include "manager/session.h"
@@ -37,8 +36,10 @@ uint32_t reservation_loads(const struct manager *manager, uint64_t windows)
 
 	if (loads > share)
 		loads = share;
-	if (loads < loader_drives(manager->loader))
-		loads = loader_drives(manager->loader); /* one that hangs leaves the others theirs (R16) */
+	if (loads < manager->drives_most)
+		loads = manager->drives_most; /* one that hangs leaves the others theirs (R16) */
+	if (loads > manager->loads_most)
+		loads = manager->loads_most;
 	if (windows <= client)
 		loads = 1;
 	else if (loads > windows - client)

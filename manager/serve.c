@@ -374,7 +374,8 @@ static void decide_loads(struct manager *manager)
 	/* A mirror's drive is known only when its first copy is proven. */
 	if (manager->settings != NULL)
 		loader.drives += manager->settings->mirror.count;
-	manager->loads_most = loader.reads_in_flight_max * (loader.drives < LOADER_DRIVES_MAX ? loader.drives : LOADER_DRIVES_MAX);
+	manager->drives_most = loader.drives < LOADER_DRIVES_MAX ? loader.drives : LOADER_DRIVES_MAX;
+	manager->loads_most = loader.reads_in_flight_max * manager->drives_most;
 	manager->loads_max = manager->loads_most = reservation_loads(manager, pool.windows);
 }
 

@@ -264,6 +264,31 @@ Test(manager_pump, clients_take_turns_on_one_drive_while_others_wait_for_another
 	end();
 }
 
+/* R16: a pool of one place, which a read has that nobody waits for any more. Its own drive is another one. */
+Test(manager_pump, a_demand_fails_in_time_where_late_reads_have_all_places)
+{
+	struct cnre_entry *entry;
+
+	begin(1, 4);
+	demand(0, 3, 0);
+	residency_pump(&manager);
+	cr_assert_eq(begun_count, 1);
+	load[0].is_reading = load[0].is_late = 1;
+	residency.stalls.reads = residency.stalls.drive[0].reads = 1;
+	demand(1, 5, 1);
+	residency.expire_ns = cnre_clock_now_ns();
+	residency_pump(&manager);
+	cr_expect_eq(queue_demand_count(residency.queue), 1, "not before its time");
+	residency.demanded_ns[5] -= 2 * TIMEOUT_NS;
+	residency.awake_since_ns = 0;
+	residency.expire_ns = cnre_clock_now_ns();
+	residency_pump(&manager);
+	cr_expect_eq(queue_demand_count(residency.queue), 0);
+	entry = &manager.model[0].directory->entry[5];
+	cr_expect_eq(object_word(entry), cnre_word_pack(1, CNRE_LOAD_ETIMEDOUT, CNRE_STATE_ABSENT));
+	end();
+}
+
 /* Else the next load of it would seem to have begun then, and to have failed over. */
 Test(manager_pump, a_given_up_demand_leaves_no_time_of_an_earlier_attempt)
 {
