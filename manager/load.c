@@ -117,6 +117,10 @@ static void slab_prepared(struct worker_job *job)
 	struct manager *manager = load->manager;
 	uint64_t expected;
 
+	if (manager->stopping) {
+		load_free(load); /* loader and drives may be gone, and who waits for it learns from its socket that we are */
+		return;
+	}
 	if (load->is_hashed && digest_check(manager->digests, load->owner, load->digest, &expected) < 0) {
 		cnre_counter_add(&manager->counters->digest_errors, 1);
 		load_log_mismatch(load, expected);

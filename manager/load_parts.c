@@ -228,8 +228,8 @@ static void gathered(struct load *load)
 	load->is_reading = 0;
 	if (load->is_late) {
 		load_end_late(load);
-	} else if (load->status == -ECANCELED && load->manager->stopping) {
-		load_free(load); /* LOADING for good: who waits learns from its socket that we are gone, and blames no drive */
+	} else if (load->status < 0 && load->manager->stopping) {
+		load_free(load); /* LOADING for good: a successor reads it again, or who waits learns from its socket that we are gone */
 	} else if (load->status == 0) {
 		load_arrived(load);
 	} else if (read_again(load) == 0) {

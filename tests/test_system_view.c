@@ -584,6 +584,49 @@ Test(system_view, a_changed_byte_in_the_file_is_found_in_the_prepared_object_by_
 	world_close(&world);
 }
 
+static int path_is_gone(void *context)
+{
+	return access(context, F_OK) < 0;
+}
+
+/* What a worker finds when the loader is closed already; its threads are stopped until then. */
+Test(system_view, a_stop_while_wrong_bytes_are_prepared_is_as_any_other)
+{
+	struct cnre *plain, *view;
+	struct cnre_expert taken;
+	struct read_so_far wanted;
+	pid_t thread[64];
+	struct world world;
+	uint32_t wrong = 2;
+	int count;
+
+	open_world(&world);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--view", "rows16", "--verify", "load", "--io", "uring", NULL}), 0);
+	view = must_attach(&world, "rows16");
+	touch_all(view);
+	part_of_checkpoint(&world, 1, wrong, &taken, &plain);
+	damage_shard(&world, &taken.part[CNRE_DOWN]);
+	cr_assert_eq(cnre_release(plain, &taken), 0);
+	cnre_detach(plain);
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "reset", NULL}, NULL, 0), 0);
+	count = freeze_threads(world.manager, thread, 64);
+	if (count < 0) {
+		cnre_detach(view);
+		world_close(&world);
+		cr_skip("no thread may be stopped here: %s", strerror(-count));
+	}
+	wanted = (struct read_so_far){&world, world_stat(&world, "bytes_read") + 1};
+	cr_assert_eq(cnre_prefetch(view, 1, &wrong, 1), 1);
+	cr_assert(world_wait_until(was_read, &wanted, 10), "it is read while nobody prepares");
+	cr_assert_eq(kill(world.manager, SIGTERM), 0);
+	cr_assert(world_wait_until(path_is_gone, world.socket, 10));
+	(void)usleep(300000); /* it closes the loader, and waits for its workers */
+	thaw_threads(thread, count);
+	cr_expect_eq(world_stop(&world, SIGTERM), 0);
+	cnre_detach(view);
+	world_close(&world);
+}
+
 struct bytes {
 	unsigned char *data;
 	size_t count;
