@@ -35,7 +35,8 @@ struct copy {
 	struct worker_job job; /* first: run and done get its address */
 	struct mirror *mirror;
 	const struct mirror_shard *shard;
-	struct mirror_verdict verdict;
+	struct mirror_verdict verdict; /* the thread's, until is_checked */
+	int is_checked;                /* the core thread has it back */
 	int directory_error; /* of the mirror's first: why there is no directory */
 };
 
@@ -139,11 +140,11 @@ static const char *found_before(const struct copy *copy)
 	size_t index = (size_t)(copy - copy->mirror->copy);
 
 	for (uint32_t i = 0; i < mirrors->count; i++) {
-		const struct mirror_verdict *other = &mirrors->mirror[i].copy[index].verdict;
+		const struct copy *other = &mirrors->mirror[i].copy[index];
 
-		if (i != copy->mirror->number && other->finding == MIRROR_PROVEN &&
-		    other->device == copy->verdict.device && other->inode == copy->verdict.inode)
-			return other->path;
+		if (i != copy->mirror->number && other->is_checked && other->verdict.finding == MIRROR_PROVEN &&
+		    other->verdict.device == copy->verdict.device && other->verdict.inode == copy->verdict.inode)
+			return other->verdict.path;
 	}
 	return NULL;
 }
@@ -232,6 +233,7 @@ static void copy_checked(struct worker_job *job)
 	struct copy *copy = (struct copy *)job;
 	struct mirror *mirror = copy->mirror;
 
+	copy->is_checked = 1;
 	if (copy == mirror->copy)
 		mirror->error = copy->directory_error;
 	if (copy->verdict.finding == MIRROR_PROVEN)
