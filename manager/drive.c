@@ -191,6 +191,8 @@ static void blame_file(struct manager *manager, uint32_t number, uint32_t file, 
 {
 	struct drives *drives = manager->drives;
 
+	if (health_kind_of(status) == HEALTH_OF_OTHERS)
+		return;
 	if (drives->drive[number].is_replicated && health_failed(&drives->file[file].health, status, now_ns))
 		note_degraded_file(manager, number, file);
 }

@@ -16,6 +16,11 @@ enum health_kind health_kind_of(int status)
 	case -ENODEV:
 	case -ETIMEDOUT:
 		return HEALTH_OF_DRIVE;
+	case -ENOMEM: /* this machine has no memory, or no descriptors, for a moment */
+	case -EMFILE:
+	case -ENFILE:
+	case -ECANCELED:
+		return HEALTH_OF_OTHERS;
 	default:
 		return HEALTH_OF_FILE; /* cut short, exchanged, removed, or with other bytes */
 	}

@@ -21,8 +21,8 @@ struct health {
 	int64_t probe_ns, backoff_ns;       /* when it is tried next, where degraded */
 };
 
-enum health_kind { HEALTH_OF_DRIVE, HEALTH_OF_FILE };
-/* Whether the drive, or only the file itself, is to blame for an error. */
+enum health_kind { HEALTH_OF_DRIVE, HEALTH_OF_FILE, HEALTH_OF_OTHERS };
+/* Whether the drive, or only the file itself, is to blame for an error, or neither: then any other would have failed, too. */
 enum health_kind health_kind_of(int status);
 /* An error of a read in words: what a C library calls -EBADMSG or -ESTALE says nothing of a file. */
 const char *health_words(int status);

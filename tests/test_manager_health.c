@@ -87,3 +87,12 @@ Test(manager_health, a_short_file_is_not_its_drives_fault)
 	for (size_t i = 0; i < sizeof of_file / sizeof of_file[0]; i++)
 		cr_expect_eq(health_kind_of(of_file[i]), HEALTH_OF_FILE);
 }
+
+/* Else a moment without descriptors would degrade every replica that was read then. */
+Test(manager_health, what_this_machine_lacks_is_nobodys_fault)
+{
+	static const int of_others[] = {-EMFILE, -ENFILE, -ENOMEM, -ECANCELED};
+
+	for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
+		cr_expect_eq(health_kind_of(of_others[i]), HEALTH_OF_OTHERS);
+}
