@@ -14,7 +14,7 @@
 struct stall {
 	uint32_t reads;   /* beyond their time and still out; 0: the drive answers */
 	int64_t since_ns; /* when the oldest of them was submitted */
-	const char *path; /* the file of the first; lives as long as its catalog */
+	const char *path; /* the file of the first; lives as long as the loader */
 };
 
 struct stalls {
