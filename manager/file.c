@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define PROBE_BYTES 4096u
@@ -24,7 +26,7 @@ struct file {
 	dev_t device;
 	ino_t inode;
 	uint32_t slot;
-	int is_direct;
+	int is_direct, is_prompt, is_fuse;
 };
 
 struct slot {
@@ -209,12 +211,19 @@ static int probe_read(int fd)
 	return r == -EOPNOTSUPP || r == -ENOSYS ? -EINVAL : r;
 }
 
-/* An open descriptor and whether it is direct, or -errno. */
-static int open_and_decide(struct file_table *table, const char *path, int *ret_direct)
+/* Or of a file system that does not say what it is. */
+static int is_fuse(int fd)
+{
+	struct statfs status;
+
+	return fstatfs(fd, &status) < 0 || status.f_type == FUSE_SUPER_MAGIC;
+}
+
+/* An open descriptor, and in the file whether it is direct and prompt; or -errno. */
+static int open_and_decide(struct file_table *table, const char *path, struct file *file)
 {
 	int fd = -EINVAL, is_reported, r;
 
-	*ret_direct = 0;
 	if (!table->setup.force_buffered)
 		fd = open_path(table, path, 1);
 	if (fd == -EINVAL || fd == -EOPNOTSUPP)
@@ -226,7 +235,8 @@ static int open_and_decide(struct file_table *table, const char *path, int *ret_
 	if (r == 0 && !is_reported)
 		r = probe_read(fd);
 	if (r == 0) {
-		*ret_direct = 1;
+		file->is_direct = 1;
+		file->is_prompt = is_reported;
 		return fd;
 	}
 	(void)close(fd); /* read-only */
@@ -296,12 +306,13 @@ int file_add(struct file_table *table, const char *path, uint64_t expected_bytes
 		r = check_path(path);
 	if (r < 0)
 		return r;
-	fd = open_and_decide(table, path, &file.is_direct);
+	fd = open_and_decide(table, path, &file);
 	if (fd < 0)
 		return fd;
 	r = check_kind(fd, expected_bytes, &file);
 	if (r < 0)
 		goto fail;
+	file.is_fuse = !file.is_prompt && is_fuse(fd); /* prompt ones are asked nothing more: their drive may hang */
 	file.path = strdup(path);
 	r = -ENOMEM;
 	if (file.path == NULL)
@@ -368,6 +379,18 @@ int file_is_direct(const struct file_table *table, uint32_t file)
 {
 	CNRE_CHECK(file < table->file_count);
 	return table->file[file].is_direct;
+}
+
+int file_is_prompt(const struct file_table *table, uint32_t file)
+{
+	CNRE_CHECK(file < table->file_count);
+	return table->file[file].is_direct && table->file[file].is_prompt;
+}
+
+int file_is_fuse(const struct file_table *table, uint32_t file)
+{
+	CNRE_CHECK(file < table->file_count);
+	return table->file[file].is_fuse;
 }
 
 dev_t file_device(const struct file_table *table, uint32_t file)

@@ -50,6 +50,12 @@ int file_pin(struct file_table *table, uint32_t file, uint32_t *ret_slot, int *r
 void file_unpin(struct file_table *table, uint32_t slot);
 
 int file_is_direct(const struct file_table *table, uint32_t file);
+/*
+ * Direct, and its file system said so itself (statx): a read is handed to a drive, and whoever asks for it does not wait. Of a
+ * network's, FUSE's or one in memory nobody knows: it may be answered, or copied, while it is asked for.
+ */
+int file_is_prompt(const struct file_table *table, uint32_t file);
+int file_is_fuse(const struct file_table *table, uint32_t file);
 dev_t file_device(const struct file_table *table, uint32_t file);
 const char *file_path(const struct file_table *table, uint32_t file); /* valid until file_table_close */
 

@@ -72,6 +72,8 @@ struct loader {
 
 	void (*foreign)(void *context, uint64_t user_data, int result);
 	void *foreign_context;
+	void (*refused)(void *context, uint32_t file); /* NULL: nobody wants to know */
+	void *refused_context;
 };
 
 void loader_note(struct loader_status *status, const char *format, ...)
@@ -185,6 +187,7 @@ static void fill_chunk(struct loader *loader, struct loader_chunk *chunk, struct
 	uint64_t bytes = loader->status.chunk_bytes, needed;
 
 	chunk->is_direct = file_is_direct(loader->files, run->file);
+	chunk->is_prompt = file_is_prompt(loader->files, run->file);
 	if (chunk->is_direct)
 		bytes = cnre_size_align_up(bytes, ALIGNMENT);
 	if (bytes > run->bytes - read->next_off)
@@ -308,6 +311,16 @@ static void take_bytes(struct loader *loader, struct loader_chunk *chunk, uint32
 	continue_chunk(loader, chunk, -EBADMSG);
 }
 
+/* All chunks that are in flight for it learn of it one after the other; it is told once. */
+static int leave_direct(struct loader *loader, uint32_t file)
+{
+	int was_direct = file_is_direct(loader->files, file), r = file_make_buffered(loader->files, file);
+
+	if (r == 0 && was_direct && loader->refused != NULL)
+		loader->refused(loader->refused_context, file);
+	return r;
+}
+
 /* The kernel's word about one attempt; the file system's promise about O_DIRECT may turn out wrong only here. */
 static void complete_chunk(void *context, struct loader_chunk *chunk, int result)
 {
@@ -318,8 +331,8 @@ static void complete_chunk(void *context, struct loader_chunk *chunk, int result
 	} else if (result == -EINTR || result == -EAGAIN) {
 		continue_chunk(loader, chunk, result);
 	} else if ((result == -EINVAL || result == -EOPNOTSUPP) && chunk->is_direct) {
-		chunk->is_direct = 0;
-		result = file_make_buffered(loader->files, chunk->read->run[chunk->run].file);
+		chunk->is_direct = chunk->is_prompt = 0;
+		result = leave_direct(loader, chunk->read->run[chunk->run].file);
 		if (result == 0)
 			continue_chunk(loader, chunk, -EINVAL);
 		else
@@ -422,6 +435,8 @@ int loader_open(struct loader **ret_loader, const struct loader_setup *setup)
 		r = file_table_open(&loader->files, &files);
 	if (r == 0)
 		r = open_engine(loader, setup);
+	loader->refused = setup->force_buffered ? NULL : setup->refused;
+	loader->refused_context = setup->refused_context;
 	if (r < 0) {
 		free_loader(loader);
 		return r;
@@ -493,6 +508,10 @@ static int find_drive(struct loader *loader, dev_t device, uint32_t *ret_drive)
 	return 0;
 }
 
+/*
+ * On FUSE not by io_uring: what comes back short it fills up by itself, and where the server bypasses the page cache it reads
+ * the same place once more instead of the rest (6.18): wrong bytes, a full count, and no error.
+ */
 int loader_add_file(struct loader *loader, const char *path, uint64_t expected_bytes)
 {
 	uint32_t drive;
@@ -504,6 +523,10 @@ int loader_add_file(struct loader *loader, const char *path, uint64_t expected_b
 	if (r < 0)
 		return r; /* the file stays in the table without a number that anyone knows */
 	loader->drive_of[file] = (uint8_t)drive;
+	if (loader->status.uring && file_is_fuse(loader->files, (uint32_t)file))
+		return -EOPNOTSUPP;
+	if (!file_is_direct(loader->files, (uint32_t)file) && loader->refused != NULL)
+		loader->refused(loader->refused_context, (uint32_t)file);
 	return file;
 }
 

@@ -31,6 +31,9 @@ struct loader_setup {
 	uint32_t open_files_max;          /* bound of the descriptor cache; 0: derived from RLIMIT_NOFILE */
 	uint32_t pool_threads;            /* 0: default */
 	int force_buffered;               /* never O_DIRECT */
+	/* O_DIRECT is, for this file, at once or at some later read: it is read through the page cache from now on. Or NULL. */
+	void (*refused)(void *context, uint32_t file);
+	void *refused_context;
 };
 
 struct loader_status {
@@ -94,7 +97,8 @@ int loader_drain(struct loader *loader, int64_t timeout_ns);
 
 /*
  * Makes a file known: opens it, checks its size, decides direct or buffered, closes it again if the cache is full.
- * Returns the file's number, or -errno (-EBADMSG: the size is not expected_bytes).
+ * Returns the file's number, or -errno (-EBADMSG: the size is not expected_bytes; -EOPNOTSUPP: it lies on FUSE, which
+ * io_uring cannot be trusted with: the pool can).
  */
 int loader_add_file(struct loader *loader, const char *path, uint64_t expected_bytes);
 int loader_file_is_direct(const struct loader *loader, uint32_t file);

@@ -23,7 +23,7 @@ struct loader_chunk {
 
 	/* The attempt that the engine carries out: bytes - got at file_off + got, to memory + got. */
 	uint32_t slot;                    /* of the descriptor cache, pinned */
-	int fd, is_direct;
+	int fd, is_direct, is_prompt;     /* prompt: as file_is_prompt */
 	uint64_t file_off;
 	char *memory;
 

@@ -150,6 +150,10 @@ static void slot_changed(struct loader_backend *backend, uint32_t slot, int fd)
 
 /* ---- submission ---- */
 
+/*
+ * What is not prompt goes to the kernel's threads: else the core thread itself would copy what lies in the page cache or in
+ * memory, and wait for a network or a FUSE server.
+ */
 static void fill_entry(struct uring *uring, struct io_uring_sqe *entry, struct loader_chunk *chunk)
 {
 	char *memory = chunk->memory + chunk->got;
@@ -166,8 +170,8 @@ static void fill_entry(struct uring *uring, struct io_uring_sqe *entry, struct l
 		entry->fd = (int)chunk->slot;
 		entry->flags |= IOSQE_FIXED_FILE;
 	}
-	if (!chunk->is_direct)
-		entry->flags |= IOSQE_ASYNC; /* else the core thread itself would copy what lies in the page cache */
+	if (!chunk->is_prompt)
+		entry->flags |= IOSQE_ASYNC;
 	io_uring_sqe_set_data(entry, chunk);
 }
 

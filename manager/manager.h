@@ -80,6 +80,7 @@ struct manager {
 	uint64_t slab_bytes_total;        /* all objects of all models */
 	struct pool *pool;
 	struct loader *loader;
+	uint32_t buffered_drives;         /* bit by drive: that it refuses O_DIRECT was said */
 	struct drives *drives;            /* which of them serve, and how they do */
 	struct feed *feed;                /* who learns from what clients did */
 	struct residency *residency;

@@ -166,8 +166,10 @@ static int use_file(struct copy *copy)
 	int file = loader_add_file(manager->loader, copy->verdict.path, copy->shard->bytes);
 
 	if (file < 0) {
-		refuse_after_all(copy, "see the file and its permissions", "%s: %s", copy->verdict.path,
-				 strerror(-file));
+		refuse_after_all(copy,
+				 file == -EOPNOTSUPP ? "it lies on FUSE: start the manager with --io pool"
+						     : "see the file and its permissions",
+				 "%s: %s", copy->verdict.path, strerror(-file));
 		return 0;
 	}
 	if (!is_what_was_checked(&copy->verdict)) {
@@ -178,8 +180,6 @@ static int use_file(struct copy *copy)
 	CNRE_CHECK(files->count < LOADER_REPLICAS_MAX);
 	files->mirror[files->count] = (uint8_t)(copy->mirror->number + 1);
 	files->file[files->count++] = (uint32_t)file;
-	if (!loader_file_is_direct(manager->loader, (uint32_t)file))
-		cnre_counter_add(&manager->counters->direct_fallbacks, 1);
 	return 1;
 }
 

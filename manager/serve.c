@@ -10,6 +10,7 @@
 #include "manager/bell.h"
 #include "manager/channel.h"
 #include "manager/digest.h"
+#include "manager/direct.h"
 #include "manager/directory.h"
 #include "manager/drive.h"
 #include "manager/feed.h"
@@ -284,6 +285,7 @@ static int add_files(struct manager *manager, char *message)
 			model->files_of_shard = model->checkpoint->files_of_shard;
 			continue;
 		}
+		free(model->files_of_shard); /* of an engine that could not read them */
 		model->files_of_shard = calloc(model->catalog->shard_count, sizeof *model->files_of_shard);
 		if (model->files_of_shard == NULL)
 			return say(message, -ENOMEM, "cannot remember the shards");
@@ -292,14 +294,12 @@ static int add_files(struct manager *manager, char *message)
 			int file = loader_add_file(manager->loader, shard->path, shard->bytes);
 
 			if (file < 0) {
-				(void)snprintf(message, SERVE_MESSAGE_BYTES,
-					       "%.300s: %s: check the file and its permissions", shard->path,
-					       strerror(-file));
+				(void)snprintf(message, SERVE_MESSAGE_BYTES, "%.300s: %s: %s", shard->path, strerror(-file),
+					       file == -EOPNOTSUPP ? "it lies on FUSE: set --io pool"
+								   : "check the file and its permissions");
 				return file;
 			}
 			model->files_of_shard[i] = (struct shard_files){.count = 1, .file = {(uint32_t)file}};
-			if (!loader_file_is_direct(manager->loader, (uint32_t)file))
-				cnre_counter_add(&manager->counters->direct_fallbacks, 1);
 		}
 	}
 	return 0;
@@ -318,18 +318,11 @@ static uint32_t reads_in_flight_for(uint64_t object_bytes)
 	return reads < READS_IN_FLIGHT_MOST ? (uint32_t)reads : READS_IN_FLIGHT_MOST;
 }
 
-static int open_loader(struct manager *manager, const struct serve_setup *setup, char *message)
+static int start_loader(struct manager *manager, const struct loader_setup *setup, char *message)
 {
-	struct loader_setup loader = setup->loader;
-	uint64_t share = setup->budget_bytes / manager->window_bytes / RESERVATION_LOADS_SHARE;
 	struct loader_status status;
-	int r;
+	int r = loader_open(&manager->loader, setup);
 
-	if (loader.reads_in_flight_max == 0)
-		loader.reads_in_flight_max = reads_in_flight_for(manager->window_bytes);
-	if (loader.reads_in_flight_max > share)
-		loader.reads_in_flight_max = share > 0 ? (uint32_t)share : 1;
-	r = loader_open(&manager->loader, &loader);
 	if (r < 0)
 		return say(message, r, "cannot start the loader");
 	loader_set_foreign(manager->loader, ring_completion, manager);
@@ -337,6 +330,28 @@ static int open_loader(struct manager *manager, const struct serve_setup *setup,
 	if (status.reason[0] != '\0')
 		cnre_log(CNRE_LOG_WARNING, "loader: %s", status.reason);
 	return add_files(manager, message);
+}
+
+static int open_loader(struct manager *manager, const struct serve_setup *setup, char *message)
+{
+	struct loader_setup loader = setup->loader;
+	uint64_t share = setup->budget_bytes / manager->window_bytes / RESERVATION_LOADS_SHARE;
+	int r;
+
+	loader.refused = direct_refused;
+	loader.refused_context = manager;
+	if (loader.reads_in_flight_max == 0)
+		loader.reads_in_flight_max = reads_in_flight_for(manager->window_bytes);
+	if (loader.reads_in_flight_max > share)
+		loader.reads_in_flight_max = share > 0 ? (uint32_t)share : 1;
+	r = start_loader(manager, &loader, message);
+	if (r != -EOPNOTSUPP || loader.engine != LOADER_ENGINE_AUTO)
+		return r;
+	manager->loader = loader_close(manager->loader);
+	manager->buffered_drives = 0;
+	loader.engine = LOADER_ENGINE_POOL;
+	cnre_log(CNRE_LOG_WARNING, "loader: a checkpoint lies on FUSE, which io_uring cannot be trusted with: as with --io pool");
+	return start_loader(manager, &loader, message);
 }
 
 static int open_pool(struct manager *manager, const struct serve_setup *setup, char *message)

@@ -269,11 +269,21 @@ Test(manager_loader_backend, more_bytes_than_asked_for_is_an_error)
 	cr_assert(done_count == 1 && done_status[0] == -EIO);
 }
 
+static uint32_t refusals;
+
+static void count_refusal(void *context, uint32_t which)
+{
+	*(uint32_t *)context += which == (uint32_t)file;
+}
+
 Test(manager_loader_backend, a_refused_direct_read_is_repeated_buffered)
 {
+	struct loader_setup told = direct;
 	struct loader_status status;
 
-	begin_with(direct);
+	told.refused = count_refusal;
+	told.refused_context = &refusals;
+	begin_with(told);
 	if (!loader_file_is_direct(loader, (uint32_t)file))
 		skip_test("no O_DIRECT under /var/tmp");
 	submit(0, 0, 16384);
@@ -287,14 +297,20 @@ Test(manager_loader_backend, a_refused_direct_read_is_repeated_buffered)
 	cr_assert(done_count == 1 && done_status[0] == 0);
 	loader_get_status(loader, &status);
 	cr_assert(status.files_direct == 0 && status.files_buffered == 1);
+	cr_assert_eq(refusals, 1, "both chunks met it; it is told once");
 }
 
 Test(manager_loader_backend, a_buffered_read_that_is_refused_fails)
 {
-	begin_with(plain);
+	struct loader_setup told = plain;
+
+	told.refused = count_refusal;
+	told.refused_context = &refusals;
+	begin_with(told);
 	submit(0, 0, 8192);
 	answer(0, -EINVAL);
 	cr_assert(done_count == 1 && done_status[0] == -EINVAL);
+	cr_assert_eq(refusals, 0, "nobody asked for direct reads");
 }
 
 Test(manager_loader_backend, the_first_failing_place_is_reported_whatever_the_order)
