@@ -153,7 +153,7 @@ static int header_bytes(const struct scan *scan, int fd, const char *name, uint6
 	for (i = 0; i < 8; i++)
 		bytes |= (uint64_t)prefix[i] << 8 * i;
 	if (bytes > CNRE_SHARD_HEADER_MAX)
-		return fail(scan, -EBADMSG, "%s: header of %llu bytes, more than the bound of %llu", name,
+		return fail(scan, -EBADMSG, "%s: header of %llu bytes, more than the bound of %llu: " CNRE_SHARD_HEADER_ADVICE, name,
 			    (unsigned long long)bytes, (unsigned long long)CNRE_SHARD_HEADER_MAX);
 	if (file_bytes < 8 || bytes > file_bytes - 8)
 		return fail(scan, -EBADMSG, "%s: header of %llu bytes but the file has only %llu: download it again",

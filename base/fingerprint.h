@@ -15,7 +15,10 @@
 
 #define CNRE_DIGEST_BYTES 32
 #define CNRE_SHARDS_MAX 4096
-#define CNRE_SHARD_HEADER_MAX (1ull << 30) /* a longer header is refused before it is read */
+#ifndef CNRE_SHARD_HEADER_MAX                /* a longer header is refused before it is read; may be set when all is built */
+#define CNRE_SHARD_HEADER_MAX (1ull << 30)   /* the longest known has 132 MB, for 1.29 million tensors */
+#endif
+#define CNRE_SHARD_HEADER_ADVICE "download it again, or build with a larger CNRE_SHARD_HEADER_MAX"
 #define CNRE_CONFIG_BYTES_MAX (16u << 20)  /* the same for config.json */
 
 struct cnre_fingerprint {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/fingerprint.h"
 #include "base/message.h"
 #include "model/order.h"
 #include "model/text.h"
@@ -517,7 +518,7 @@ static int read_header_length(struct parser *parser, int fd, uint64_t file_bytes
 		return fail(parser, -EBADMSG, "%s: header of %llu bytes, but the file has only %llu: download it again",
 			    parser->name, (unsigned long long)bytes, (unsigned long long)file_bytes);
 	if (bytes > header_bytes_max)
-		return fail(parser, -E2BIG, "%s: header of %llu bytes, more than the bound of %llu", parser->name,
+		return fail(parser, -E2BIG, "%s: header of %llu bytes, more than the bound of %llu: " CNRE_SHARD_HEADER_ADVICE, parser->name,
 			    (unsigned long long)bytes, (unsigned long long)header_bytes_max);
 	*ret_bytes = bytes;
 	return 0;
