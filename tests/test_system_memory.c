@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,6 +299,75 @@ Test(system_memory, experts_of_two_sizes_are_charged_their_own_slabs_and_arrive_
 	cr_assert_eq(world_stat(&world, "load_errors"), 0);
 	cnre_detach(client);
 	truth_close(truth);
+	world_close(&world);
+}
+
+enum { NARROW = 3 * 512 * 256 / 2 + 4 * (2 * 256 + 512), WIDE = 3 * 512 * 256 + 4 * (2 * 256 + 512), MTP_LAYER = 4 };
+
+/* Another engine that thinks that all experts are wide; it stays until it is killed. */
+static int reserve_for_wide_ones(void *world)
+{
+	struct cnre_options options = {.size = sizeof options,
+				       .socket = ((const struct world *)world)->socket,
+				       .timeout_ns = 20000000000,
+				       .reserve_bytes = 2 * WIDE};
+	struct cnre *client;
+
+	if (cnre_attach(&client, ((const struct world *)world)->model, &options) != 0)
+		return 1;
+	for (;;)
+		(void)pause();
+}
+
+static int are_both_attached(void *context)
+{
+	return world_stat(context, "clients") == 2;
+}
+
+/* Acquires one, and looks at what its load was charged: its bytes in whole blocks, and room for the alignment of parts. */
+static void load_and_expect_charge(struct world *world, struct cnre *client, uint32_t layer, uint32_t number)
+{
+	uint64_t payload = layer == MTP_LAYER ? WIDE : NARROW, charged = world_stat(world, "bytes_loaded");
+	uint64_t loads = world_stat(world, "loads");
+	struct cnre_expert expert;
+
+	cr_assert_eq(cnre_acquire(client, layer, number, 20000000000, &expert), 0, "%u/%u", layer, number);
+	cr_assert_eq(expert.bytes, payload);
+	cr_assert_eq(cnre_release(client, &expert), 0);
+	charged = world_stat(world, "bytes_loaded") - charged;
+	cr_expect_eq(charged == 0, world_stat(world, "loads") == loads);
+	cr_expect(charged == 0 || (charged >= payload && charged < payload + 2 * 4096), "%u/%u: %llu bytes for %llu", layer,
+		  number, (unsigned long long)charged, (unsigned long long)payload);
+}
+
+/*
+ * Goal: int8 rows of an MTP head cost what they are and int4 rows what those are, whatever an engine thinks. Method: one
+ * engine reserves by the narrow size, another by the wide one; every expert is loaded in a pool for some of them.
+ */
+Test(system_memory, int8_rows_among_int4_rows_are_charged_what_they_cost)
+{
+	struct world world;
+	struct cnre *client;
+	pid_t other;
+
+	world_open(&world);
+	world_generate(&world, (const char *const[]){"--family", "glm", "--layers", "4", "--dense-layers", "1", "--mtp", "1",
+						     "--experts", "8", "--hidden", "512", "--intermediate", "256", NULL});
+	cr_assert_gt(world_start(&world, (const char *const[]){"--hugepages", "4k", "--ram", "5M", NULL}), 0);
+	other = child_start(reserve_for_wide_ones, &world);
+	client = world_attach(&world, 2 * NARROW);
+	cr_assert(world_wait_until(are_both_attached, &world, 20));
+	for (uint32_t i = 0; i < 2 * MTP_LAYER * 8; i++) {
+		load_and_expect_charge(&world, client, 1 + i / 8 % MTP_LAYER, i % 8);
+		cr_assert_leq(world_stat(&world, "resident_bytes"), 5 * MIB);
+		cr_assert_eq(world_stat(&world, "bytes_loaded") - world_stat(&world, "bytes_evicted"),
+			     world_stat(&world, "resident_bytes"));
+		cr_assert_eq(world_stat(&world, "budget_bytes"), 5 * MIB);
+	}
+	cr_expect_gt(world_stat(&world, "evictions"), 0);
+	(void)kill(other, SIGKILL);
+	(void)child_wait(other);
+	cnre_detach(client);
 	world_close(&world);
 }
 
