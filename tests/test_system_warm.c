@@ -456,6 +456,65 @@ Test(system_warm, nothing_of_a_list_begins_while_a_demand_is_on_its_way)
 	close_drives();
 }
 
+/* A list of everything, loading from a drive that gives a few experts a second; the history of it is on another. */
+static void begin_slowly(const char *option, const char *value)
+{
+	static char pairs[ALL * 16];
+	char list[192], model[160], shard[224];
+
+	open_drives(1);
+	(void)snprintf(model, sizeof model, "%s/slow", drives.drive[0].mount);
+	(void)snprintf(world.model, sizeof world.model, "%s", model);
+	world_generate(&world, (const char *const[]){"--hidden", "128", "--intermediate", "256", NULL});
+	(void)snprintf(list, sizeof list, "%s", path_of("list"));
+	pairs[0] = '\0';
+	for (uint32_t i = 0; i < ALL; i++)
+		(void)snprintf(pairs + strlen(pairs), sizeof pairs - strlen(pairs), "%u %u\n", i / EXPERTS, i % EXPERTS);
+	write_file(list, pairs);
+	cr_assert_gt(world_start(&world, (const char *const[]){"--ram", "16M", "--hugepages", "4k", NULL}), 0);
+	(void)snprintf(shard, sizeof shard, "%s/model-00001-of-00001.safetensors", model);
+	drop_from_cache(shard);
+	hung_drives_enter(&drives, world.manager);
+	hung_drives_slow(&drives, 0, 300000); /* three experts a second */
+	cr_assert_eq(CTL("warm", list, option, value), 0, "%s", output);
+}
+
+static int has_loaded_some(void *context)
+{
+	(void)context;
+	return warm_number("loaded") > 0;
+}
+
+static void expect_nothing_more(const char *end)
+{
+	uint64_t loads;
+
+	await_the_end();
+	cr_expect_str_eq(warm_word("end"), end);
+	loads = world_stat(&world, "warm_loads");
+	cr_expect(loads > 0 && loads < ALL, "%llu", (unsigned long long)loads);
+	hung_drives_slow(&drives, 0, 0);
+	cr_expect_eq(run_engine() > 0, 1, "the rest is read when it is wanted");
+	cr_expect_eq(world_stat(&world, "warm_loads"), loads, "and nothing of the list begins any more");
+	close_drives();
+}
+
+Test(system_warm, list_that_is_being_loaded_is_stopped_where_it_is)
+{
+	begin_slowly("--bytes", "16M");
+	cr_assert(world_wait_until(has_loaded_some, NULL, 60));
+	cr_assert_str_eq(warm_word("state"), "loading");
+	cr_assert_eq(CTL("warm", "stop"), 0, "%s", output);
+	cr_expect_str_eq(warm_word("state"), "over", "at once");
+	expect_nothing_more("stopped");
+}
+
+Test(system_warm, list_ends_when_its_time_is_over)
+{
+	begin_slowly("--seconds", "2");
+	expect_nothing_more("time");
+}
+
 static void enter_group(void)
 {
 	hung_drives_enter(&drives, getpid());

@@ -157,3 +157,8 @@ void hung_drives_go(const struct hung_drives *drives, int which)
 {
 	cr_assert_eq(limit(drives, which, 0), 0);
 }
+
+void hung_drives_slow(const struct hung_drives *drives, int which, unsigned bytes_per_second)
+{
+	cr_assert_eq(limit(drives, which, bytes_per_second), 0);
+}

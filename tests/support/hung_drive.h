@@ -11,7 +11,7 @@
 
 #include <sys/types.h>
 
-#define HUNG_DRIVES_MAX 2
+#define HUNG_DRIVES_MAX 3
 
 struct hung_drives {
 	struct faulty_drive drive[HUNG_DRIVES_MAX];
@@ -32,5 +32,7 @@ void hung_drives_leave(pid_t pid); /* what it reads from now on does not hang */
 void hung_drives_throttle(const struct hung_drives *drives, int which, unsigned bytes_per_second);
 void hung_drives_stop(const struct hung_drives *drives, int which);
 void hung_drives_go(const struct hung_drives *drives, int which); /* what hung completes */
+/* Slow instead of hung: members read so many bytes a second from it. 0: as fast as it is. */
+void hung_drives_slow(const struct hung_drives *drives, int which, unsigned bytes_per_second);
 
 #endif
