@@ -2,7 +2,7 @@
 /*
  * A checkpoint on one drive and its copy on another, loop devices both, and clients that read all the time: one drive
  * fails in each way and comes back, and nobody notices but the operator; both fail, and the manager outlives it. What one
- * client sees in detail is in test_system_drives.c.
+ * client sees in detail is in test_system_replicas.c.
  *
  * Times are printed (make check-one T=test_system_drive_faults), and bounded only so that a test ends.
  */
