@@ -142,12 +142,11 @@ Test(colibri_provider, views_of_glm_are_its_int4_rows)
 
 	world_open(&world);
 	(void)snprintf(world.model, sizeof world.model, "%s/glm-tiny", vectors());
-	if (access(world.model, R_OK) != 0 || world_start(&world, NULL) <= 0) {
+	if (access(world.model, R_OK) != 0) {
 		world_close(&world);
-		cr_skip("no vectors of GLM in %s, or the manager does not know the family", vectors());
+		cr_skip("no vectors of GLM in %s; CNRE_VECTORS names their directory", vectors());
 	}
-	(void)setenv("COLI_CACHE", "cnre", 1);
-	(void)setenv("COLI_CNRE_SOCKET", world.socket, 1);
+	begin(NULL);
 	shim = open_shim();
 	cr_assert_eq(truth_open(&truth, world.model), 0);
 	for (int i = 0; i < 16; i++)
@@ -328,6 +327,19 @@ Test(colibri_provider, policy_is_refused_with_the_reason_where_the_administrator
 	world_close(&world);
 }
 
+/* Whether a change right after another one is refused and changes nothing: it may be late, where the machine is busy. */
+static int change_is_refused_for_now(const char *now)
+{
+	for (int i = 0; i < 20; i++) {
+		const char *other = strcmp(now, "lru") == 0 ? "slru" : "lru";
+
+		if (open_with_policy(other) == -EAGAIN)
+			return has_policy(now);
+		now = other;
+	}
+	return 0;
+}
+
 Test(colibri_provider, policy_is_followed_where_clients_of_this_user_may_choose)
 {
 	const char *const options[] = {"--client-policy", "own", NULL};
@@ -338,9 +350,8 @@ Test(colibri_provider, policy_is_followed_where_clients_of_this_user_may_choose)
 	cr_expect_eq(open_with_policy("lru"), 1, "%s", message);
 	cr_expect(has_policy("lru"));
 	cr_expect_eq(open_with_policy("lru"), 1, "a second engine with the same wish: %s", message);
-	cr_expect_eq(open_with_policy("slru"), -EAGAIN, "not twice in a second");
-	cr_expect_eq(open_with_policy("no-such-policy"), -EAGAIN);
-	cr_expect(has_policy("lru"));
+	cr_expect(change_is_refused_for_now("lru"), "not twice in a second");
+	cr_expect_lt(open_with_policy("no-such-policy"), 0);
 	world_close(&world);
 }
 

@@ -65,16 +65,24 @@ static int fits(const struct format *format, const struct cnre_part *data, const
 	       scale->bytes == scale_rows * scale_columns * format->scale_bytes;
 }
 
-/* Columns that one of the scales covers, or 0: it is no int4 with groups. */
+static int is_int4_in(uint32_t group, const struct cnre_part *data, const struct cnre_part *scale, uint32_t columns)
+{
+	const struct format format = {4, FLOAT_SCALES, 0, 1, 2, 4, group, 1};
+
+	return fits(&format, data, scale, columns);
+}
+
+/*
+ * Columns that one of the scales covers, or 0: it is no int4 with groups. Where the checkpoint says how many, that decides
+ * between sizes that make the same count, and it may be any number; else it is one of the usual ones.
+ */
 static uint32_t int4_group(const struct cnre_part *data, const struct cnre_part *scale, uint32_t columns)
 {
-	for (unsigned i = 0; i < sizeof int4_groups / sizeof int4_groups[0]; i++) {
-		const struct format format = {4, FLOAT_SCALES, 0, 1, 2, 4, int4_groups[i], 1};
-
-		/* Where the checkpoint says how many, that decides between sizes that make the same count. */
-		if ((scale->block_columns == 0 || scale->block_columns == int4_groups[i]) && fits(&format, data, scale, columns))
+	if (scale->block_columns != 0)
+		return is_int4_in(scale->block_columns, data, scale, columns) ? scale->block_columns : 0;
+	for (unsigned i = 0; i < sizeof int4_groups / sizeof int4_groups[0]; i++)
+		if (is_int4_in(int4_groups[i], data, scale, columns))
 			return int4_groups[i];
-	}
 	return 0;
 }
 
