@@ -305,6 +305,10 @@ static void add_on_disk(unsigned sector_bytes, unsigned block_bytes)
 	(void)close(fd);
 	cr_assert_eq(file_add(table, LOOP_DISK_PATH "/shard", 5000), 0);
 	cr_assert(file_is_direct(table, 0));
+	cr_assert(file_is_prompt(table, 0), "ext4 says it (since Linux 6.1)");
+	cr_assert_not(file_is_fuse(table, 0));
+	cr_assert_eq(file_make_buffered(table, 0), 0);
+	cr_assert_not(file_is_prompt(table, 0), "what lies in the page cache is copied while it is asked for");
 	table = file_table_close(table);
 	loop_disk_close(&disk);
 }
@@ -357,6 +361,8 @@ Test(manager_file, tmpfs_is_accepted_either_way)
 	cr_assert_eq(file_add(table, path_of(0), 5000), 0);
 	fd = open(path_of(0), O_RDONLY | O_DIRECT | O_CLOEXEC);
 	cr_assert_eq(file_is_direct(table, 0), fd >= 0, "as open(2) says");
+	cr_assert_not(file_is_prompt(table, 0), "a read of memory is a copy");
+	cr_assert_not(file_is_fuse(table, 0));
 	if (fd >= 0)
 		(void)close(fd);
 }

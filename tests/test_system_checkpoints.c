@@ -154,13 +154,18 @@ static unsigned char pattern_at(uint32_t expert, int role, uint64_t off)
 	return (unsigned char)(expert * 31 + (uint32_t)role * 7 + off * 13 + off / 251 + 1);
 }
 
+static unsigned char pattern[GATE_BYTES];
+
+static void make_pattern(uint32_t expert, int role)
+{
+	for (uint64_t i = 0; i < sizeof pattern; i++)
+		pattern[i] = pattern_at(expert, role, i);
+}
+
 static void write_role(int fd, uint64_t off, uint32_t expert, int role)
 {
-	static unsigned char bytes[GATE_BYTES];
-
-	for (uint64_t i = 0; i < sizeof bytes; i++)
-		bytes[i] = pattern_at(expert, role, i);
-	put(fd, bytes, sizeof bytes, off);
+	make_pattern(expert, role);
+	put(fd, pattern, sizeof pattern, off);
 }
 
 static void write_sparse(char path[256])
@@ -209,12 +214,11 @@ static void expect_pattern(struct cnre *client, uint32_t number, int is_hole)
 
 	cr_assert_eq(cnre_acquire(client, 0, number, ACQUIRE_NS, &expert), 0, "expert %u", number);
 	for (int role = CNRE_GATE; role <= CNRE_DOWN; role++) {
-		const unsigned char *data = expert.part[role].data;
-
-		cr_assert_eq(expert.part[role].bytes, GATE_BYTES);
-		for (uint64_t i = 0; i < GATE_BYTES; i++)
-			cr_assert_eq(data[i], is_hole ? 0 : pattern_at(number, role, i), "expert %u, role %d, byte %llu", number,
-				     role, (unsigned long long)i);
+		make_pattern(number, role);
+		if (is_hole)
+			memset(pattern, 0, sizeof pattern);
+		cr_assert_eq(expert.part[role].bytes, sizeof pattern);
+		cr_assert_eq(memcmp(expert.part[role].data, pattern, sizeof pattern), 0, "expert %u, role %d", number, role);
 	}
 	cr_assert_eq(cnre_release(client, &expert), 0);
 }
