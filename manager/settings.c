@@ -147,7 +147,7 @@ int settings_parse_duration(const char *text, uint64_t *ret_ns)
 	for (size_t i = 0; i < CNRE_COUNT_OF(units); i++) {
 		if (strcmp(at, units[i].unit) != 0)
 			continue;
-		if (__builtin_mul_overflow(value, units[i].ns, &value) || value > INT64_MAX)
+		if (__builtin_mul_overflow(value, units[i].ns, &value) || value > SETTINGS_DURATION_MAX_NS)
 			return -EINVAL;
 		*ret_ns = value;
 		return 0;

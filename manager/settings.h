@@ -19,6 +19,7 @@
 #define SETTINGS_FILE_BYTES_MAX (256u << 10)
 #define SETTINGS_COUNT_MAX 64u
 #define SETTINGS_LINE_BYTES 1024u
+#define SETTINGS_DURATION_MAX_NS (36500ull * 86400 * 1000000000) /* a hundred years: with the clock's own time no sum overflows */
 
 enum settings_hugepages { SETTINGS_HUGEPAGES_AUTO, SETTINGS_HUGEPAGES_1G, SETTINGS_HUGEPAGES_2M, SETTINGS_HUGEPAGES_THP, SETTINGS_HUGEPAGES_4K };
 enum settings_io { SETTINGS_IO_AUTO, SETTINGS_IO_URING, SETTINGS_IO_POOL };
@@ -124,7 +125,7 @@ struct settings_help {
 };
 int settings_help_at(uint32_t index, struct settings_help *ret_help);
 
-/* "10", "10s", "500ms", "5m", "2h", "1d": nanoseconds. 0 or -EINVAL. */
+/* "10", "10s", "500ms", "5m", "2h", "1d": nanoseconds, SETTINGS_DURATION_MAX_NS at most. 0 or -EINVAL. */
 int settings_parse_duration(const char *text, uint64_t *ret_ns);
 
 #endif

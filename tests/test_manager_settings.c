@@ -377,5 +377,9 @@ Test(manager_settings, durations_have_units_and_bounds)
 	cr_expect_eq(settings_parse_duration("-5", &ns), -EINVAL);
 	cr_expect_eq(settings_parse_duration("999999999999999999999", &ns), -EINVAL);
 	cr_expect_eq(settings_parse_duration("200000d", &ns), -EINVAL);
+	cr_expect_eq(settings_parse_duration("36501d", &ns), -EINVAL, "added to the time of day it may be past all time");
+	cr_expect_eq(settings_parse_duration("9223372036s", &ns), -EINVAL);
 	cr_expect_eq(ns, 7, "output is untouched");
+	cr_expect_eq(settings_parse_duration("36500d", &ns), 0);
+	cr_expect_leq(ns, (uint64_t)INT64_MAX / 2, "twice it and a clock's time are a time");
 }
