@@ -124,7 +124,8 @@ int extents_read(const struct model_config *config, int directory_fd, const stru
 		result = read_group(directory_fd, family, &extents, message);
 	if (result < 0)
 		return result;
-	objects = (uint64_t)extents.layers * extents.experts + (uint64_t)family->mtp_rows * extents.mtp_experts;
+	/* Tables have room for as many experts in every row as the fullest may have. */
+	objects = (uint64_t)extents_rows(family, &extents) * extents_experts_max(&extents);
 	if (objects > MODEL_OBJECTS_MAX)
 		return cnre_message(message, MODEL_CONFIG_MESSAGE_BYTES, -E2BIG,
 				    "config.json: %s %u times %s %u, more than %u", extents.layers_key, extents.layers,

@@ -503,6 +503,19 @@ Test(model_cut, a_shape_that_wraps_to_the_right_bytes_is_refused)
 	expect_refused(-EBADMSG, "more than 2^64 bits");
 }
 
+/* Tables have room for as many in each row as the fullest has: a few numbers here would be a gigabyte there. */
+Test(model_cut, many_layers_of_one_expert_beside_a_draft_row_of_thousands_are_too_many)
+{
+	struct header header = start();
+
+	write_config("{\"model_type\":\"deepseek_v41\",\"num_hidden_layers\":1016,\"n_routed_experts\":1,"
+		     "\"num_experts_per_tok\":1,\"hidden_size\":64,\"moe_intermediate_size\":64,"
+		     "\"dspark_n_routed_experts\":4096}");
+	add_v4_expert(&header, "layers.0", 0);
+	finish(&header, "model.safetensors");
+	expect_refused(-E2BIG, "1048576");
+}
+
 Test(model_cut, hostile_numbers_of_a_config_are_refused_by_key)
 {
 	static const struct {
