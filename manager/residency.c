@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- requests ---- */
 
@@ -286,13 +287,24 @@ static int create_policy(struct manager *manager, const char *name, struct polic
 	return r;
 }
 
+static int has_policy(const char *name)
+{
+	for (unsigned i = 0; policy_name_at(i) != NULL; i++)
+		if (strcmp(policy_name_at(i), name) == 0)
+			return 1;
+	return 0;
+}
+
+/* A wish that cannot be met is refused before any table is made: a client may ask without end. */
 int residency_set_policy(struct manager *manager, const char *name)
 {
 	struct residency *residency = manager->residency;
 	struct policy *next;
 	uint32_t owner;
-	int r = create_policy(manager, name, &next);
+	int r = !has_policy(name) ? -ENOENT : policy_takes_pool(name, (enum policy_pool)residency->pool) ? 0 : -EINVAL;
 
+	if (r == 0)
+		r = create_policy(manager, name, &next);
 	if (r < 0)
 		return r;
 	policy_seek(residency->policy, POLICY_NONE);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients that ask for a policy: who is followed, for how long it lasts, and messages that no library sends. */
+#include "base/clock.h"
 #include "cnre/cnre.h"
 #include "tests/support/attacker.h"
 #include "tests/support/world.h"
@@ -105,5 +106,39 @@ Test(system_client_policy, malformed_wishes_change_nothing)
 	(void)strcpy(message.name, "lru");
 	cr_expect_eq(send_policy(&world, &message, sizeof message), 0, "the same way a good one is followed");
 	cr_expect(has_policy(&world, "lru"));
+	world_close(&world);
+}
+
+/* What so many wishes take, each with this answer. */
+static int64_t time_wishes(struct cnre *client, const char *name, int answer)
+{
+	int64_t begin_ns = cnre_clock_now_ns();
+
+	for (int i = 0; i < 200; i++)
+		cr_assert_eq(cnre_set_policy(client, name), answer);
+	return cnre_clock_now_ns() - begin_ns;
+}
+
+/*
+ * Goal: where clients may choose, one that asks for what cannot be has nothing made for it, whatever the size of the models.
+ * Method: against wishes for the policy that is there.
+ */
+Test(system_client_policy, wishes_that_cannot_be_met_cost_no_more_than_those_that_are)
+{
+	struct cnre *client;
+	struct world world;
+	int64_t met_ns;
+
+	world_open(&world);
+	world_generate(&world, (const char *const[]){"--layers", "32", "--experts", "1024", "--hidden", "16",
+						     "--intermediate", "16", NULL});
+	cr_assert_gt(world_start(&world, (const char *const[]){"--client-policy", "allow", "--pool", "global", "--policy",
+							       "lru", "--ram", "32M", NULL}),
+		     0);
+	client = world_attach(&world, 1);
+	met_ns = time_wishes(client, "lru", 0);
+	cr_expect_lt(time_wishes(client, "nonsense", -ENOENT), 4 * met_ns);
+	cr_expect_lt(time_wishes(client, "engine-lru", -EINVAL), 4 * met_ns);
+	cnre_detach(client);
 	world_close(&world);
 }
