@@ -89,6 +89,11 @@ static void sync_folder(const char *path)
 
 int cnre_file_replace(const char *path, const void *bytes, uint64_t count)
 {
+	return cnre_file_replace_as(path, bytes, count, 0);
+}
+
+int cnre_file_replace_as(const char *path, const void *bytes, uint64_t count, mode_t mode)
+{
 	char fresh[PATH_MAX];
 	int fd, r = snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
 
@@ -99,6 +104,8 @@ int cnre_file_replace(const char *path, const void *bytes, uint64_t count)
 	if (fd < 0)
 		return -errno;
 	r = cnre_file_write(fd, bytes, count);
+	if (r == 0 && mode != 0)
+		(void)fchmod(fd, mode); /* refused, as where files have none: its owner can read it */
 	if (r == 0 && fsync(fd) < 0)
 		r = -errno;
 	if (close(fd) < 0 && r == 0)

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define CNRE_FILE_FRESH_BYTES 6u
 
@@ -36,5 +37,10 @@ int cnre_file_write(int fd, const void *buffer, uint64_t bytes);
  * Returns:  0 or -errno; then the old one is as it was.
  */
 int cnre_file_replace(const char *path, const void *bytes, uint64_t count);
+/*
+ * The same with another mode, which it has before it has its name: whoever may write in the folder can put a link to any
+ * file of the caller's there as soon as it does.
+ */
+int cnre_file_replace_as(const char *path, const void *bytes, uint64_t count, mode_t mode);
 
 #endif

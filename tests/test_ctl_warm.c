@@ -8,9 +8,12 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static struct folder folder;
 
@@ -169,6 +172,43 @@ Test(ctl_warm, exported_history_is_a_file_for_everybody_and_replaces_the_one_bef
 	cr_assert_eq(r, 0, "%s", message);
 	cr_expect_null(strstr(output, "text"), "it is in the file");
 	free(output);
+}
+
+/* Puts a link to `victim` where the history is written, again and again. */
+static void swap_links(const char *victim, const char *path, const char *beside)
+{
+	for (;;)
+		if (symlink(victim, beside) == 0 || errno == EEXIST)
+			(void)rename(beside, path);
+}
+
+/* The folder is the engine's, and its user may do there what he likes, while root writes a history for him. */
+Test(ctl_warm, export_changes_no_file_that_a_link_in_the_folder_names)
+{
+	char path[128], victim[128], beside[128], line[160];
+	struct stat status;
+	pid_t swapper;
+	int r;
+
+	(void)umask(022);
+	(void)folder_path(&folder, ".coli_usage", path, sizeof path);
+	(void)folder_path(&folder, "beside", beside, sizeof beside);
+	(void)folder_path(&folder, "secret", victim, sizeof victim);
+	folder_write(&folder, "secret", "secret", 6);
+	cr_assert_eq(chmod(victim, 0600), 0);
+	(void)snprintf(line, sizeof line, "usage export %s", path);
+	swapper = fork();
+	if (swapper == 0)
+		swap_links(victim, path, beside);
+	for (int i = 0; i < 20; i++) {
+		free(output_of(line, EXPORTED, 1, &r));
+		cr_expect_eq(r, 0, "%s", message);
+	}
+	(void)kill(swapper, SIGKILL);
+	(void)waitpid(swapper, NULL, 0);
+	cr_assert_eq(stat(victim, &status), 0);
+	cr_expect_eq(status.st_mode & 0777, 0600, "0%o", status.st_mode & 0777);
+	expect_file(victim, "secret");
 }
 
 Test(ctl_warm, export_that_cannot_be_written_fails_and_says_so)

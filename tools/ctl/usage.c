@@ -119,11 +119,9 @@ static int keep(int argc, char *const *argv, json_t *answer, char message[CTL_ME
 		(void)snprintf(message, CTL_MESSAGE_BYTES, "the answer has no text: cnrectl and the manager are of different releases");
 		return -EBADMSG;
 	}
-	r = cnre_file_replace(path, text, strlen(text));
+	r = cnre_file_replace_as(path, text, strlen(text), FILE_MODE & ~get_umask());
 	if (r < 0)
 		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.300s: %s: it is as it was", path, strerror(-r));
-	else
-		(void)chmod(path, FILE_MODE & ~get_umask()); /* refused: readable by its owner only */
 	(void)json_object_del(answer, "text");
 	return r;
 }
