@@ -215,6 +215,33 @@ Test(colibri_provider, all_leases_of_a_block_end_with_it)
 	world_close(&world);
 }
 
+/* An engine that gives back twice must not have another thread's block in its hands. */
+Test(colibri_provider, a_block_that_was_released_is_nobodys_until_it_is_acquired_again)
+{
+	struct cnre_colibri_block *block = NULL, *first = NULL, *second = NULL;
+	struct cnre_colibri_view view = {.layer = 99};
+	struct cnre_colibri *shim;
+	const int id[] = {3};
+
+	world_open(&world);
+	world_generate(&world, NULL);
+	begin(NULL);
+	shim = open_shim();
+	cr_assert_eq(cnre_colibri_acquire(shim, 1, id, 1, 1, &block), 0);
+	cr_assert_eq(cnre_colibri_view(block, 0, &view), 0);
+	cnre_colibri_release(block);
+	cr_expect_eq(cnre_colibri_view(block, 0, &view), -EINVAL, "what it had may be another's by now");
+	cnre_colibri_release(block);
+	cr_assert_eq(cnre_colibri_acquire(shim, 1, id, 1, 1, &first), 0);
+	cr_assert_eq(cnre_colibri_acquire(shim, 2, id, 1, 1, &second), 0);
+	cr_expect_neq(first, second);
+	cnre_colibri_release(first);
+	cnre_colibri_release(second);
+	cr_expect_eq(world_stat(&world, "leased_objects"), 0);
+	cnre_colibri_close(shim);
+	world_close(&world);
+}
+
 Test(colibri_provider, a_block_that_cannot_be_is_refused)
 {
 	struct cnre_colibri_block *block = (struct cnre_colibri_block *)&world;

@@ -315,12 +315,13 @@ int cnre_colibri_view(struct cnre_colibri_block *block, int index, struct cnre_c
 
 void cnre_colibri_release(struct cnre_colibri_block *block)
 {
-	if (block == NULL)
-		return;
+	if (block == NULL || block->count == 0)
+		return; /* it was released, and is kept for the next */
 	for (uint32_t i = 0; i < block->count; i++)
 		if (block->is_taken[i])
 			(void)cnre_release(block->shim->client, &block->expert[i]); /* ours, or we are a forked child */
 	(void)cnre_batch_end(block->batch);
+	block->count = 0;
 	put_block(block->shim, block);
 }
 
