@@ -3,6 +3,7 @@
 #include "manager/file.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,7 @@ struct file {
 	uint64_t bytes;
 	dev_t device;
 	ino_t inode;
+	int64_t born_ns; /* 0: the file system does not tell */
 	uint32_t slot;
 	int is_direct, is_prompt, is_fuse;
 };
@@ -243,6 +245,16 @@ static int open_and_decide(struct file_table *table, const char *path, struct fi
 	return r == -EINVAL ? open_path(table, path, 0) : r;
 }
 
+/* File systems give the inode of a file that was removed to the next one that is made: only when it was made is its own. */
+static int64_t birth_ns(int fd)
+{
+	struct statx status;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &status) < 0 || (status.stx_mask & STATX_BTIME) == 0)
+		return 0;
+	return status.stx_btime.tv_sec * CNRE_NS_PER_S + status.stx_btime.tv_nsec;
+}
+
 static int check_kind(int fd, uint64_t expected_bytes, struct file *file)
 {
 	struct stat status;
@@ -256,6 +268,7 @@ static int check_kind(int fd, uint64_t expected_bytes, struct file *file)
 	file->bytes = expected_bytes;
 	file->device = status.st_dev;
 	file->inode = status.st_ino;
+	file->born_ns = birth_ns(fd);
 	return become_blocking(fd);
 }
 
@@ -330,15 +343,21 @@ fail:
 	return r;
 }
 
+static int is_same(const struct file *a, const struct file *b)
+{
+	return a->device == b->device && a->inode == b->inode &&
+	       (a->born_ns == b->born_ns || a->born_ns == 0 || b->born_ns == 0);
+}
+
 static int open_again(struct file_table *table, uint32_t number)
 {
 	struct file *file = &table->file[number], now = {0};
 	int fd = open_path(table, file->path, file->is_direct), r;
 
 	if (fd < 0)
-		return fd;
+		return fd == -EAGAIN ? -EBUSY : fd; /* of a lease on the file, not for want of a slot */
 	r = check_kind(fd, file->bytes, &now);
-	if (r == 0 && (now.device != file->device || now.inode != file->inode))
+	if (r == 0 && !is_same(&now, file))
 		r = -ESTALE;
 	if (r == 0)
 		return fd;

@@ -3,7 +3,7 @@
  * The files that the loader reads, and a bounded cache of their descriptors: a model has hundreds of shards, and
  * descriptors are needed for clients. A file is known by a number for good; its descriptor sits in a slot while
  * it is cached, and slots that a read uses are pinned. Each file is direct or buffered, decided once when it is added.
- * A file that is opened again must still be the same one (device, inode, size).
+ * A file that is opened again must still be the same one (device, inode, when it was made, size).
  * Core thread only. It issues no reads but the probing one.
  */
 #ifndef CNRE_MANAGER_FILE_H
@@ -43,8 +43,8 @@ int file_add(struct file_table *table, const char *path, uint64_t expected_bytes
 /*
  * file_pin - an open descriptor that stays until file_unpin
  *
- * Returns:  0, -EAGAIN (every slot is pinned: unpin one first), -ESTALE (the path names another file now), or -errno of
- *           open(2); on -EMFILE and -ENFILE idle slots were given up first.
+ * Returns:  0, -EAGAIN (every slot is pinned: unpin one first), -ESTALE (the path names another file now), -EBUSY (its
+ *           owner has a lease on it), or -errno of open(2); on -EMFILE and -ENFILE idle slots were given up first.
  */
 int file_pin(struct file_table *table, uint32_t file, uint32_t *ret_slot, int *ret_fd);
 void file_unpin(struct file_table *table, uint32_t slot);

@@ -9,12 +9,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FILES_MAX 400u
@@ -172,6 +174,75 @@ Test(manager_file, another_file_under_the_same_path_is_stale)
 	cr_assert_eq(file_pin(table, 0, &slot, &fd), -ESTALE);
 	cr_assert_eq(truncate(path_of(1), 8192), 0);
 	cr_assert_eq(file_pin(table, 1, &slot, &fd), -ESTALE, "the same inode with another size");
+}
+
+static ino_t inode_of(uint32_t number)
+{
+	struct stat status;
+
+	cr_assert_eq(stat(path_of(number), &status), 0);
+	return status.st_ino;
+}
+
+enum { REMOVED = 16 };
+
+/* Gives a new file the inode of one that was removed: which one, or REMOVED, where there is none such. */
+static uint32_t reuse_inode(const ino_t inode[REMOVED])
+{
+	for (uint32_t number = REMOVED + 1; number < FILES_MAX; number++) {
+		make_file(number, 4096);
+		for (uint32_t i = 0; i < REMOVED; i++)
+			if (inode_of(number) == inode[i]) {
+				cr_assert_eq(rename(path_of(number), path_of(i)), 0);
+				return i;
+			}
+	}
+	return REMOVED;
+}
+
+/* A shard that was removed and downloaded again often has the inode of the one before. */
+Test(manager_file, a_new_file_with_the_inode_of_the_one_before_is_stale)
+{
+	struct timespec tick = {.tv_nsec = 20000000}; /* of the clock that files are stamped with */
+	ino_t inode[REMOVED];
+	uint32_t slot, which;
+	int fd;
+
+	open_table(1);
+	for (uint32_t i = 0; i <= REMOVED; i++) { /* the last has the only slot in the end */
+		make_file(i, 4096);
+		cr_assert_eq(file_add(table, path_of(i), 4096), (int)i);
+	}
+	for (uint32_t i = 0; i < REMOVED; i++) {
+		inode[i] = inode_of(i);
+		cr_assert_eq(unlink(path_of(i)), 0);
+	}
+	(void)nanosleep(&tick, NULL);
+	which = reuse_inode(inode);
+	if (which == REMOVED)
+		skip_test("this file system gives each file an inode of its own");
+	cr_expect_eq(file_pin(table, which, &slot, &fd), -ESTALE);
+}
+
+/* Its owner may keep everybody from opening it for a while; nothing that is waited for here would end that. */
+Test(manager_file, a_file_under_a_lease_is_busy_and_not_for_want_of_a_slot)
+{
+	uint32_t slot = 77;
+	int owner, fd = 78;
+
+	open_table(1);
+	make_file(0, 4096);
+	make_file(1, 4096);
+	cr_assert_eq(file_add(table, path_of(0), 4096), 0);
+	cr_assert_eq(file_add(table, path_of(1), 4096), 1, "takes the only slot");
+	owner = open(path_of(0), O_RDWR | O_CLOEXEC);
+	(void)signal(SIGIO, SIG_IGN); /* somebody wants it */
+	if (owner < 0 || fcntl(owner, F_SETLEASE, F_WRLCK) < 0)
+		skip_test("no leases on files here");
+	cr_expect_eq(file_pin(table, 0, &slot, &fd), -EBUSY);
+	cr_expect(slot == 77 && fd == 78);
+	(void)close(owner);
+	cr_expect_eq(file_pin(table, 0, &slot, &fd), 0);
 }
 
 static int count_changes, last_fd;
