@@ -3,6 +3,7 @@
 #include "manager/control.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "manager/control_inner.h"
@@ -17,11 +18,9 @@
 #include "policy/policy.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 void control_refuse(struct answer *answer, int status, const char *message)
@@ -258,38 +257,11 @@ static void answer_verb(struct manager *manager, const struct peer *peer, const 
 		control_refuse(answer, -ENOMEM, "out of memory");
 }
 
-/* The JSON text in a sealed memfd: no bound by the socket's buffer, and the asker cannot be made to wait for us. */
-static int text_to_memfd(const char *text, size_t bytes)
-{
-	int fd = memfd_create("cnre-reply", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	size_t written = 0;
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	while (written < bytes) {
-		ssize_t n = write(fd, text + written, bytes - written);
-
-		if (n < 0 && errno != EINTR)
-			goto fail;
-		if (n > 0)
-			written += (size_t)n;
-	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-		goto fail;
-	return fd;
-
-fail:
-	r = -errno;
-	(void)close(fd);
-	return r;
-}
-
 /* text NULL: only the message. */
 static int send_text(int socket, uint32_t id, struct answer *answer, const char *text, size_t bytes)
 {
 	struct cnre_wire_reply reply = {.text_bytes = 0};
-	int fd = text == NULL ? -1 : text_to_memfd(text, bytes), r;
+	int fd = text == NULL ? -1 : control_reply_open(text, bytes), r;
 
 	if (text != NULL && fd < 0)
 		control_refuse(answer, fd, strerror(-fd));
@@ -343,8 +315,21 @@ static int wait_for_survey(struct manager *manager, struct peer *peer, const jso
 	return 1;
 }
 
+static void pause_after(struct manager *manager, int64_t begun_ns)
+{
+	int64_t now_ns = cnre_clock_now_ns(), pause_ns = (now_ns - begun_ns) * CONTROL_PAUSE_FACTOR;
+
+	manager->control_due_ns = now_ns + (pause_ns < CONTROL_PAUSE_MOST_NS ? pause_ns : CONTROL_PAUSE_MOST_NS);
+}
+
+int control_must_wait(const struct manager *manager, int socket)
+{
+	return cnre_clock_now_ns() < manager->control_due_ns && cnre_wire_next_is(socket, CNRE_WIRE_CONTROL);
+}
+
 int control_answer(struct manager *manager, struct peer *peer, const struct cnre_wire_control *request, int fd)
 {
+	int64_t begun_ns = cnre_clock_now_ns();
 	size_t bytes = request->header.bytes - sizeof *request; /* the receiver has checked that it arrived */
 	struct answer answer = {0};
 	json_t *json = NULL;
@@ -366,5 +351,6 @@ asked:
 	json_decref(json);
 	if (fd >= 0)
 		(void)close(fd);
+	pause_after(manager, begun_ns);
 	return r;
 }

@@ -24,4 +24,16 @@ int control_set_policy(struct manager *manager, const char *name, const char *wh
  */
 int control_answer(struct manager *manager, struct peer *peer, const struct cnre_wire_control *request, int fd);
 
+/* Once a turn. */
+void control_reply_tick(int64_t now_ns);
+
+/*
+ * Questions are answered on the core thread, some take it milliseconds, and any user may ask many at once. So after each
+ * one it is CONTROL_PAUSE_FACTOR times as long there for others before the next is read. 1: the next message on the socket is a
+ * request, and not its time yet; it stays there.
+ */
+#define CONTROL_PAUSE_FACTOR 3
+#define CONTROL_PAUSE_MOST_NS 100000000 /* this process may have been stopped meanwhile */
+int control_must_wait(const struct manager *manager, int socket);
+
 #endif

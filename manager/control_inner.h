@@ -16,6 +16,12 @@ struct answer {
 
 void control_refuse(struct answer *answer, int status, const char *message);
 
+/*
+ * A text in a memfd that cannot be written to: no bound by the socket's buffer, and the asker cannot be made to wait for us. The
+ * descriptor, or -errno. A large one is emptied by a later tick.
+ */
+int control_reply_open(const char *text, size_t bytes);
+
 /* The model that a request names, or the only one that is served; NULL: none, and the answer says so. */
 const struct served_model *control_find_model(const struct manager *manager, const json_t *request, struct answer *answer);
 

@@ -129,10 +129,10 @@ void conversation_ready(struct loop_source *source, uint32_t events)
 {
 	struct session *session = (struct session *)((char *)source - offsetof(struct session, socket));
 
-	if ((events & EPOLLIN) != 0)
-		converse(session);
-	else
+	if ((events & EPOLLIN) == 0)
 		hang_up(session);
+	else if (!control_must_wait(session->manager, source->fd))
+		converse(session);
 }
 
 void conversation_process_ended(struct loop_source *source, uint32_t events)

@@ -150,8 +150,11 @@ static int take_message(struct connection *connection)
 static void connection_ready(struct loop_source *source, uint32_t events)
 {
 	struct connection *connection = (struct connection *)((char *)source - offsetof(struct connection, source));
-	int r = (events & EPOLLIN) != 0 ? take_message(connection) : -EPIPE;
+	int r;
 
+	if ((events & EPOLLIN) != 0 && control_must_wait(connection->manager, source->fd))
+		return;
+	r = (events & EPOLLIN) != 0 ? take_message(connection) : -EPIPE;
 	if (r < 0)
 		connection_end(connection);
 }

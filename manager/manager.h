@@ -66,6 +66,7 @@ struct served_model {
 struct manager {
 	const struct settings *settings;
 	int64_t client_policy_ns;         /* when a client last changed the policy; 0: never */
+	int64_t control_due_ns;           /* no request of the control plane is read before then */
 	struct budget budget;             /* as decided at the start, with its terms */
 	struct cnre_segment page_segment, counters_segment, state_segment;
 	struct cnre_page *page;

@@ -9,6 +9,7 @@
 #include "manager/adopt.h"
 #include "manager/bell.h"
 #include "manager/channel.h"
+#include "manager/control.h"
 #include "manager/digest.h"
 #include "manager/direct.h"
 #include "manager/directory.h"
@@ -595,6 +596,7 @@ static int turn(struct manager *manager)
 	scrub_pump(manager); /* after the demands: it takes the place of a load */
 	loader_flush(manager->loader);
 	listener_tick(manager, cnre_clock_now_ns());
+	control_reply_tick(cnre_clock_now_ns()); /* a look at the listener's path is reason enough for a turn */
 	measure_tick(manager, cnre_clock_now_ns());
 	pressure_tick(manager, cnre_clock_now_ns());
 	feed_tick(manager, cnre_clock_now_ns());

@@ -6,6 +6,7 @@
 #include <linux/sockios.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 void cnre_wire_fill(struct cnre_wire_header *header, enum cnre_wire_type type, uint32_t id, size_t message_bytes)
@@ -31,6 +32,14 @@ int cnre_wire_has_unread(int socket)
 	int bytes = 0;
 
 	return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+int cnre_wire_next_is(int socket, enum cnre_wire_type type)
+{
+	struct cnre_wire_header header;
+	ssize_t n = recv(socket, &header, sizeof header, MSG_PEEK | MSG_DONTWAIT); /* no descriptor is installed */
+
+	return n == (ssize_t)sizeof header && header.magic == CNRE_WIRE_MAGIC && header.type == type;
 }
 
 static void close_all(const int *fds, size_t count)

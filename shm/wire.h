@@ -190,6 +190,9 @@ int cnre_wire_receive(int socket, void *buffer, int *fds, size_t *ret_fd_count);
  */
 int cnre_wire_has_unread(int socket);
 
+/* Receiver: whether the next message says that it is of that type. It stays where it is. */
+int cnre_wire_next_is(int socket, enum cnre_wire_type type);
+
 /* 0 if the message is of that type and at least that long, else -EBADMSG. */
 int cnre_wire_expect(const void *buffer, int received_bytes, enum cnre_wire_type type, size_t min_bytes);
 

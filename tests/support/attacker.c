@@ -244,19 +244,25 @@ void attacker_send_random_message(const char *socket, unsigned seed)
 	(void)close(fd);
 }
 
-int attacker_ask(const char *socket, const char *json, int times)
+int attacker_ask_on(int connected, const char *json)
 {
 	_Alignas(8) char buffer[sizeof(struct cnre_wire_control) + 256];
 	struct cnre_wire_control *request = (struct cnre_wire_control *)buffer;
 	size_t bytes = sizeof *request + strlen(json);
-	int fd = bytes > sizeof buffer ? -E2BIG : connect_to(socket);
 
-	if (fd < 0)
-		return fd;
+	if (bytes > sizeof buffer)
+		return -E2BIG;
 	memcpy(request->text, json, strlen(json));
 	cnre_wire_fill(&request->header, CNRE_WIRE_CONTROL, 1, (uint32_t)bytes);
-	for (int i = 0; i < times; i++)
-		(void)send(fd, request, bytes, MSG_NOSIGNAL);
+	return send(connected, request, bytes, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int attacker_ask(const char *socket, const char *json, int times)
+{
+	int fd = connect_to(socket);
+
+	for (int i = 0; fd >= 0 && i < times; i++)
+		(void)attacker_ask_on(fd, json);
 	return fd;
 }
 

@@ -36,6 +36,7 @@ void attacker_send_random_message(const char *socket, unsigned seed);
 
 /* Connects and sends one control request so many times without reading; the socket, or -errno. */
 int attacker_ask(const char *socket, const char *json, int times);
+int attacker_ask_on(int connected, const char *json); /* the same once, where it is connected; 0 or -errno */
 
 /* HELLO with this layout version and no identity; the status of the answer. */
 int attacker_hello_of_version(const char *socket, const char *model, uint16_t version);
