@@ -207,6 +207,22 @@ static int answer_question(struct manager *manager, const struct peer *peer, con
 	return 1;
 }
 
+/* Why a file was refused quotes it, and an asker may have no right to read it: the log and its owner may know. */
+static void hide_reason(json_t *told)
+{
+	const char *reason = json_string_value(json_object_get(told, "error"));
+
+	if (reason != NULL && reason[0] != '\0')
+		(void)json_object_set_new(told, "error", json_string("only root and the manager's own user are told why"));
+}
+
+static void hide_reasons(json_t *answer)
+{
+	hide_reason(json_object_get(answer, "warm")); /* of status */
+	if (json_object_get(answer, "file") != NULL)
+		hide_reason(answer); /* of warm, and of usage */
+}
+
 static void answer_order(struct manager *manager, const struct peer *peer, const json_t *request, int *fd, struct answer *answer)
 {
 	const char *verb = json_string_value(json_object_get(request, "verb"));
@@ -245,7 +261,7 @@ static void answer_verb(struct manager *manager, const struct peer *peer, const 
 	if (verb == NULL)
 		control_refuse(answer, -EINVAL, "the request names no verb");
 	else if (answer_question(manager, peer, request, answer))
-		; /* anybody who may connect may ask */
+		hide_reasons(peer_may_administer(peer) ? NULL : answer->json); /* anybody who may connect may ask */
 	else if (!is_order(verb))
 		control_refuse(answer, -EINVAL,
 			       "no such verb: status, stats, clients, layers, experts, why, drives, kv, set, reset, policy, trace, usage, warm");

@@ -437,3 +437,51 @@ Test(system_hostile, answers_that_an_asker_keeps_do_not_keep_their_memory)
 	cr_expect_leq(whole, ANSWERS / 2, "%d", whole);
 	world_close(&world);
 }
+
+static int nobody_is_told(const struct world *world, const char *text)
+{
+	static const char *const questions[][2] = {{"warm", "--json"}, {"usage", "--json"}, {"status", "--json"}};
+	char output[32768];
+
+	if (become_nobody() < 0)
+		return 100;
+	for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+		const char *const words[] = {questions[i][0], questions[i][1], NULL};
+
+		output[0] = '\0';
+		if (ctl(world, words, output, sizeof output) != 0)
+			return 101;
+		if (strstr(output, text) != NULL)
+			return (int)i + 1;
+	}
+	return 0;
+}
+
+/* A file that root names may be a link by now to one that only root can read, and a refusal quotes its first line. */
+Test(system_hostile, what_a_refused_file_says_is_told_to_root_and_the_owner_only)
+{
+	struct world world;
+	char path[192], output[32768] = "";
+	FILE *file;
+	pid_t child;
+
+	if (geteuid() != 0)
+		cr_skip("needs root to become another user");
+	world_open(&world);
+	world_generate(&world, NULL);
+	(void)snprintf(path, sizeof path, "%s/list", world.directory);
+	file = fopen(path, "we");
+	cr_assert_not_null(file);
+	(void)fputs("root:$6$hash of the password\n", file);
+	cr_assert(fchmod(fileno(file), 0600) == 0 && fclose(file) == 0);
+	cr_assert_gt(world_start(&world, open_socket), 0);
+	cr_expect_eq(ctl(&world, (const char *const[]){"warm", path, NULL}, NULL, 0), 1);
+	cr_expect_eq(ctl(&world, (const char *const[]){"usage", "import", path, NULL}, NULL, 0), 1);
+	cr_expect_eq(ctl(&world, (const char *const[]){"warm", "--json", NULL}, output, sizeof output), 0);
+	cr_expect_not_null(strstr(output, "$6$hash"), "%s", output);
+	child = fork();
+	if (child == 0)
+		_exit(nobody_is_told(&world, "$6$hash"));
+	cr_expect_eq(child_status(child), 0, "1 warm, 2 usage, 3 status; 100, 101: could not ask");
+	world_close(&world);
+}
