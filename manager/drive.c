@@ -427,12 +427,17 @@ int drive_open_all(struct manager *manager, const char *weights, char *message, 
 void drive_close_all(struct manager *manager)
 {
 	struct drives *drives = manager->drives;
+	int hangs = 0;
 
 	if (drives == NULL)
 		return;
-	for (uint32_t i = 0; i < LOADER_DRIVES_MAX; i++)
+	for (uint32_t i = 0; i < LOADER_DRIVES_MAX; i++) {
 		drive_probe_close(&drives->drive[i]);
+		hangs |= drive_reach_close(&drives->drive[i].reach) < 0;
+	}
+	manager->drives = NULL;
+	if (hangs)
+		return; /* what the thread has stays, and goes with the process */
 	free(drives->file);
 	free(drives);
-	manager->drives = NULL;
 }

@@ -32,6 +32,7 @@
 #define DRIVE_STALL_FACTOR 8.0                /* nor before so many times what it should take */
 #define DRIVE_BANS_MAX (LOADER_RUNS_MAX * LOADER_REPLICAS_MAX)
 #define DRIVE_ANY UINT32_MAX
+#define DRIVE_REACH_STOP_NS 1000000000ll      /* what a stop waits for a thread that tries to open a file */
 
 /* What an object's load has learnt: whose bytes it shall not get again. Zeros and only = DRIVE_ANY: nothing yet. */
 struct drive_bans {

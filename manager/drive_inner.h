@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of drive.h share. drive.c: ranks, counts and health; drive_speed.c: weights; drive_probe.c: reads of our
- * own; report_drives.c: JSON; metrics_collect.c: numbers for scrapers. Private to them.
+ * own; drive_reach.c: whether they can be begun; report_drives.c: JSON; metrics_collect.c: numbers for scrapers. Private to
+ * them.
  */
 #ifndef CNRE_MANAGER_DRIVE_INNER_H
 #define CNRE_MANAGER_DRIVE_INNER_H
 
 #include "manager/drive.h"
 #include "manager/health.h"
+#include "manager/loop.h"
+#include "manager/worker.h"
 
 /* EQUAL: a speed could not be measured. MEASURING: one is not known yet, and its drive is a spare until it is. */
 enum drive_weights { DRIVE_WEIGHTS_EQUAL, DRIVE_WEIGHTS_MEASURING, DRIVE_WEIGHTS_MEASURED, DRIVE_WEIGHTS_DECLARED };
@@ -22,6 +25,18 @@ struct drive_probe {
 	int is_out, is_of_health;
 	int64_t begun_ns, measured_ns;        /* when measuring began, and when it ended */
 	char *memory;                         /* DRIVE_PROBE_BYTES, while is_out or reads_left > 0 */
+};
+
+/* A try of a thread, one at a time for each drive; see drive_reach.c. */
+struct drive_reach {
+	struct worker_job job;                /* first: run and done get its address */
+	struct loop_source source;
+	struct manager *manager;
+	struct worker *worker;                /* NULL: there was nothing to try yet */
+	uint32_t drive;
+	char *path;                           /* its own: it may outlive the loader */
+	uint64_t off;
+	int is_out, result;
 };
 
 struct drive_file {
@@ -42,6 +57,7 @@ struct drive {
 	uint64_t bytes, reads, left, errors[DRIVE_ERRORS];
 	int64_t read_ns;                      /* from submission to completion, over reads */
 	struct drive_probe probe;
+	struct drive_reach reach;
 };
 
 struct drives {
@@ -76,6 +92,13 @@ void drive_weigh(struct manager *manager);
 void drive_probe_tick(struct manager *manager, int64_t now_ns);
 void drive_probe_speed(struct manager *manager, uint32_t drive);
 int64_t drive_probe_deadline_ns(const struct manager *manager);
+/* A file of it could be opened and read, or -errno. */
+void drive_probe_reached(struct manager *manager, uint32_t drive, int result);
 void drive_probe_close(struct drive *drive);
+
+/* drive_reach.c: 0, or -errno where no thread can be had. */
+int drive_reach_begin(struct manager *manager, uint32_t drive, const char *path, uint64_t off);
+/* 0, or -ETIMEDOUT: its thread hangs, and has what it was given until the end of the process. */
+int drive_reach_close(struct drive_reach *reach);
 
 #endif

@@ -22,6 +22,11 @@ static struct drive *drive_of(const struct drive_probe *probe)
 	return &probe->manager->drives->drive[probe->drive];
 }
 
+static int is_probing(const struct drive *drive)
+{
+	return drive->probe.is_out || drive->reach.is_out;
+}
+
 static void free_memory(struct drive_probe *probe)
 {
 	if (!probe->is_out && probe->reads_left == 0) {
@@ -32,11 +37,16 @@ static void free_memory(struct drive_probe *probe)
 
 /* ---- health ---- */
 
+static uint32_t file_of_probe(const struct drive *drive)
+{
+	return drive->probe.of_file == DRIVE_ANY ? drive->bad_file : drive->probe.of_file;
+}
+
 static void health_read(struct drive_probe *probe, int status)
 {
 	struct manager *manager = probe->manager;
 	struct drives *drives = manager->drives;
-	uint32_t file = probe->of_file == DRIVE_ANY ? drive_of(probe)->bad_file : probe->of_file;
+	uint32_t file = file_of_probe(drive_of(probe));
 	struct health *health = probe->of_file == DRIVE_ANY ? &drive_of(probe)->health : &drives->file[file].health;
 	int64_t out_ns;
 
@@ -143,7 +153,7 @@ void drive_probe_speed(struct manager *manager, uint32_t number)
 {
 	struct drive_probe *probe = &manager->drives->drive[number].probe;
 
-	if (probe->reads_left > 0 || probe->is_out)
+	if (probe->reads_left > 0 || is_probing(drive_of(probe)))
 		return;
 	probe->reads_left = DRIVE_PROBE_READS;
 	probe->begun_ns = cnre_clock_now_ns();
@@ -173,18 +183,43 @@ static int find_due(const struct manager *manager, uint32_t number, int64_t now_
 	return 0;
 }
 
+static uint64_t off_of_probe(const struct drives *drives, uint32_t file)
+{
+	return cnre_size_align_down(drives->file[file].bad_off, MODEL_READ_ALIGNMENT);
+}
+
+static void put_off(struct drives *drives, struct drive *drive)
+{
+	struct health *health = drive->probe.of_file == DRIVE_ANY ? &drive->health : &drives->file[drive->probe.of_file].health;
+
+	health->probe_ns = cnre_clock_deadline_ns(HEALTH_PROBE_FIRST_NS);
+}
+
+/* By a thread first: see drive_reach.c. */
 static void probe_health(struct manager *manager, uint32_t number, uint32_t of_file)
 {
 	struct drives *drives = manager->drives;
 	struct drive *drive = &drives->drive[number];
 	uint32_t file = of_file == DRIVE_ANY ? drive->bad_file : of_file;
-	struct health *health = of_file == DRIVE_ANY ? &drive->health : &drives->file[file].health;
 
-	loader_let_go(manager->loader, number); /* a file system that was mounted again is another one behind an old descriptor */
 	drive->probe.of_file = of_file;
-	if (!submit(&drive->probe, file, cnre_size_align_down(drives->file[file].bad_off, MODEL_READ_ALIGNMENT),
-		    MODEL_READ_ALIGNMENT, 1))
-		health->probe_ns = cnre_clock_deadline_ns(HEALTH_PROBE_FIRST_NS); /* no room there now */
+	if (drive_reach_begin(manager, number, loader_file_path(manager->loader, file), off_of_probe(drives, file)) < 0)
+		put_off(drives, drive); /* no thread for it now */
+}
+
+void drive_probe_reached(struct manager *manager, uint32_t number, int result)
+{
+	struct drives *drives = manager->drives;
+	struct drive *drive = &drives->drive[number];
+	uint32_t file = file_of_probe(drive);
+
+	if (result < 0) {
+		health_read(&drive->probe, result);
+		return;
+	}
+	loader_let_go(manager->loader, number); /* a file system that was mounted again is another one behind an old descriptor */
+	if (!submit(&drive->probe, file, off_of_probe(drives, file), MODEL_READ_ALIGNMENT, 1))
+		put_off(drives, drive); /* no room there now */
 }
 
 /* A spare gets nothing to do by which its speed would be known. */
@@ -202,7 +237,7 @@ void drive_probe_tick(struct manager *manager, int64_t now_ns)
 		struct drive *drive = &drives->drive[i];
 		uint32_t of_file;
 
-		if (drive->probe.is_out)
+		if (is_probing(drive))
 			continue;
 		if (drive->probe.reads_left > 0)
 			submit_next_speed(&drive->probe); /* there was no room for it */
@@ -226,14 +261,14 @@ int64_t drive_probe_deadline_ns(const struct manager *manager)
 	for (uint32_t i = 0; i < LOADER_DRIVES_MAX; i++) {
 		const struct drive *drive = &drives->drive[i];
 
-		if (drive->health.is_degraded && !drive->probe.is_out && !stall_is_on(residency_stalls(manager), i))
+		if (drive->health.is_degraded && !is_probing(drive) && !stall_is_on(residency_stalls(manager), i))
 			deadline_ns = earlier(deadline_ns, drive->health.probe_ns);
 	}
 	for (uint32_t file = 0; file < drives->file_end && drives->degraded_files > 0; file++) {
 		uint32_t number = drive_of_file(manager, file);
 		const struct drive *drive = &drives->drive[number];
 
-		if (drives->file[file].health.is_degraded && !drive->health.is_degraded && !drive->probe.is_out &&
+		if (drives->file[file].health.is_degraded && !drive->health.is_degraded && !is_probing(drive) &&
 		    !stall_is_on(residency_stalls(manager), number))
 			deadline_ns = earlier(deadline_ns, drives->file[file].health.probe_ns);
 	}

@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -317,6 +318,57 @@ static void one_fails(enum drive_fault fault, int which)
 	fprintf(stderr,
 		"%s, %s: failover within %.3f s (the longest acquire), seen as bad after %.3f s, back after %.3f s\n",
 		which == PRIMARY ? "primary" : "mirror", drive_fault_name(fault), longest_s, degraded_s, back_s);
+	readers_stop(&readers);
+	end();
+}
+
+static int unmount(void *argument)
+{
+	return umount(((const struct faulty_drive *)argument)->mount) == 0;
+}
+
+/* Mounted twice: what the journal has is replayed at the first time, and is in memory then. */
+static void mount_cold(int which)
+{
+	struct faulty_drive *drive = &drives.drive[which];
+	char aside[160];
+
+	(void)snprintf(aside, sizeof aside, "%s/aside", world.directory);
+	cr_assert(world_wait_until(unmount, drive, WAIT_SECONDS), "%s is busy", drive->mount);
+	cr_assert_eq(mkdir(aside, 0755), 0);
+	cr_assert_eq(mount(drive->device, aside, "ext4", 0, NULL), 0, "%s", strerror(errno));
+	cr_assert_eq(umount(aside), 0, "%s", strerror(errno));
+	cr_assert_eq(mount(drive->device, drive->mount, "ext4", 0, NULL), 0, "%s", strerror(errno));
+	cr_assert_eq(rmdir(aside), 0);
+}
+
+/*
+ * Goal: a network's drive may keep whoever opens a file there waiting as long as its server is away, and a bad drive is tried
+ * again and again. Method: when the mirror is bad its file system is mounted anew, so that nothing of it is in memory, and its
+ * drive hangs.
+ */
+Test(system_drive_faults, a_bad_drive_on_which_even_opening_a_file_hangs_holds_up_nobody)
+{
+	double until;
+
+	begin();
+	start(NULL);
+	await_mirror();
+	readers_start(&readers, READERS, &world, truth, LAYERS, EXPERTS, drives.lifeline);
+	await_reads(20);
+	await_bytes(MIRROR);
+	drive_fault_begin(&drives, MIRROR, DRIVE_FAULT_LIMIT);
+	(void)await_state(MIRROR, 0, WAIT_SECONDS);
+	hung_drives_stop(&drives, MIRROR);
+	drive_fault_end(&drives, MIRROR, DRIVE_FAULT_LIMIT);
+	mount_cold(MIRROR);
+	for (until = now() + 10; now() < until;) /* some tries of the drive are due in it */
+		await_reads(5);
+	cr_expect(!is_well(MIRROR));
+	hung_drives_go(&drives, MIRROR);
+	(void)await_state(MIRROR, 1, PROBED_SECONDS);
+	await_bytes(MIRROR);
+	expect_no_trouble("all the time");
 	readers_stop(&readers);
 	end();
 }
