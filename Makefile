@@ -398,7 +398,7 @@ $(out)/cnre-counters.7: doc/counters.awk shm/counters.def
 man_pages := $(wildcard doc/man/*.[1-8])
 man_page_at = $(mandir)/man$(subst .,,$(suffix $(1)))/$(notdir $(1))
 # They lie in one folder there, so links between them lose theirs.
-documents := README.md LICENSE $(addprefix doc/,design.md shared-memory.md protocol.md families.md failures.md measured.md integrating.md family.ini) \
+documents := README.md LICENSE $(addprefix doc/,design.md shared-memory.md protocol.md families.md cnre-top.txt failures.md measured.md integrating.md family.ini) \
 	systemd/managerd.conf systemd/hugepages.conf
 unfolder := sed -E 's@\]\((doc|\.\.)/@](@g'
 installed_man := $(foreach m,$(man_pages) cnre-counters.7,$(call man_page_at,$(m)))
