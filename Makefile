@@ -74,7 +74,7 @@ top_sources := main.c options.c ui.c grid.c picture.c map.c draw.c record.c sour
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 standin_sources := fake_kv_store.c
 gen_sources := main.c options.c model.c format.c family.c olmoe.c glm.c glm53.c kimi_k3.c inkling.c qwen36.c qwen38.c \
-	deepseek_v4.c deepseek_v41.c mimo.c random.c structure.c tensor.c expert.c payload.c fill.c layout.c config.c stamp.c checkpoint.c
+	deepseek_v4.c mimo.c random.c structure.c tensor.c expert.c payload.c fill.c layout.c config.c stamp.c checkpoint.c
 sim_sources := \
 	arm.c \
 	belady.c \

@@ -530,6 +530,18 @@ int loader_add_file(struct loader *loader, const char *path, uint64_t expected_b
 	return file;
 }
 
+const char *loader_file_advice(int error)
+{
+	switch (error) {
+	case -EOPNOTSUPP:
+		return "it lies on FUSE: start the manager with --io pool";
+	case -ENOSPC:
+		return "the files lie on more drives, or are more, than one manager reads: name fewer, or start a second manager";
+	default:
+		return "check the file and its permissions";
+	}
+}
+
 int loader_file_is_direct(const struct loader *loader, uint32_t file)
 {
 	return file_is_direct(loader->files, file);

@@ -101,6 +101,8 @@ int loader_drain(struct loader *loader, int64_t timeout_ns);
  * io_uring cannot be trusted with: the pool can).
  */
 int loader_add_file(struct loader *loader, const char *path, uint64_t expected_bytes);
+/* What to do about an error of loader_add_file, for messages. */
+const char *loader_file_advice(int error);
 int loader_file_is_direct(const struct loader *loader, uint32_t file);
 
 /* A pool segment that reads will go into: registered with the ring where allowed. 0, or 1 when left unregistered. */

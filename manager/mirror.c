@@ -166,10 +166,7 @@ static int use_file(struct copy *copy)
 	int file = loader_add_file(manager->loader, copy->verdict.path, copy->shard->bytes);
 
 	if (file < 0) {
-		refuse_after_all(copy,
-				 file == -EOPNOTSUPP ? "it lies on FUSE: start the manager with --io pool"
-						     : "see the file and its permissions",
-				 "%s: %s", copy->verdict.path, strerror(-file));
+		refuse_after_all(copy, loader_file_advice(file), "%s: %s", copy->verdict.path, strerror(-file));
 		return 0;
 	}
 	if (!is_what_was_checked(&copy->verdict)) {

@@ -296,8 +296,7 @@ static int add_files(struct manager *manager, char *message)
 
 			if (file < 0) {
 				(void)snprintf(message, SERVE_MESSAGE_BYTES, "%.300s: %s: %s", shard->path, strerror(-file),
-					       file == -EOPNOTSUPP ? "it lies on FUSE: set --io pool"
-								   : "check the file and its permissions");
+					       loader_file_advice(file));
 				return file;
 			}
 			model->files_of_shard[i] = (struct shard_files){.count = 1, .file = {(uint32_t)file}};

@@ -315,7 +315,7 @@ Test(system_nth_read, io_uring_is_not_trusted_with_fuse)
 	(void)snprintf(whole, sizeof whole, "%s", world.model);
 	(void)snprintf(world.model, sizeof world.model, "%s", mirror.mount);
 	cr_expect_eq(world_start(&world, (const char *const[]){"--io", "uring", NULL}), -1);
-	cr_expect(world_log_has(&world, "it lies on FUSE: set --io pool"));
+	cr_expect(world_log_has(&world, "it lies on FUSE: start the manager with --io pool"));
 	cr_assert_gt(world_start(&world, NULL), 0, "by itself it takes the pool");
 	cnre_detach(client);
 	client = world_attach(&world, 0);
