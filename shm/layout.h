@@ -57,6 +57,8 @@ enum cnre_segment_kind {
 	CNRE_SEGMENT_STATE,
 	CNRE_SEGMENT_KV_DIRECTORY,   /* shm/kv.h */
 	CNRE_SEGMENT_KV_CHANNEL,
+	CNRE_SEGMENT_VRAM_DIRECTORY, /* shm/vram.h */
+	CNRE_SEGMENT_VRAM_LEDGER,
 };
 
 /* At the start of every segment but the pool's. */
@@ -79,7 +81,7 @@ struct cnre_page {
 	_Atomic uint32_t epoch;           /* changes when a new manager incarnation adopts the segments */
 	_Atomic uint32_t awake;           /* 1: the manager will look at every channel before it sleeps; no bell needed */
 	_Atomic uint32_t segment_count;   /* pool segments made so far in this epoch; they only grow in number */
-	_Atomic uint32_t reserved0;
+	_Atomic uint32_t vram_devices;    /* GPUs whose memory holds experts now (shm/vram.h); 0: none */
 	_Atomic uint64_t budget_bytes;    /* in force now */
 	_Atomic uint64_t resident_bytes;  /* slabs of READY and LOADING objects */
 	_Atomic uint64_t pool_bytes;      /* backed memory of the pool */
@@ -117,7 +119,7 @@ struct cnre_entry {
 	_Atomic uint32_t starter;         /* session number whose demand began the last load; 0: prefetch or warm-up */
 	_Atomic uint32_t read_bytes;      /* physical bytes of the last load */
 	_Atomic uint64_t service_ns;      /* its time from submission to completion */
-	uint64_t reserved[4];             /* VRAM place and its generation (later) */
+	uint64_t reserved[4];
 };
 _Static_assert(sizeof(struct cnre_entry) == 64, "one line an object; is ABI");
 
@@ -219,10 +221,18 @@ _Static_assert(sizeof(struct cnre_slot) == 128, "is ABI");
  */
 enum cnre_log_kind {
 	CNRE_LOG_VISIT = 1,     /* a layer visit begins: value = layer, argument = tokens it stands for (saturating) */
-	CNRE_LOG_ACCESS = 2,    /* value = object, argument: 1 hit, 0 not resident */
+	CNRE_LOG_ACCESS = 2,    /* value = object, argument: CNRE_LOG_HIT …, the device in the bits from CNRE_LOG_DEVICE_SHIFT */
 	CNRE_LOG_TOKEN_END = 3, /* value = tokens */
 	CNRE_LOG_KV_USE = 4,    /* of a KV channel: value = entry, argument = tokens of it that were used */
 };
+
+/* Of an access. Without CNRE_LOG_VRAM_WANTED it was one for memory only, as most are: then the argument is CNRE_LOG_HIT or 0. */
+enum {
+	CNRE_LOG_HIT = 1u << 0,         /* it waited for nothing */
+	CNRE_LOG_VRAM_WANTED = 1u << 1, /* cnre_acquire_vram */
+	CNRE_LOG_VRAM_HIT = 1u << 2,    /* and that served it: no access of the object in memory */
+};
+#define CNRE_LOG_DEVICE_SHIFT 4u        /* 4 bits: the manager's number of the device */
 
 #define CNRE_RING_MARK 0x80u              /* in every written cell of the ring: a cell of zeros is never one of any lap */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages on the manager's socket (AF_UNIX, SOCK_SEQPACKET: one message, one packet). Fixed structs, host byte order:
- * both ends are on one machine. The manager sends descriptors beside WELCOME, SEGMENTS, KV_OPENED, KV_SEGMENTS and REPLY; it
+ * both ends are on one machine. The manager sends descriptors beside WELCOME, SEGMENTS, KV_OPENED, KV_SEGMENTS, VRAM_OPENED and REPLY; it
  * takes one beside a CONTROL, from root and its own user only: the file that a question is about.
  *
  *   client                      manager
@@ -19,6 +19,8 @@
  *          <------------------- KV_SEGMENTS
  *   KV_INVALIDATE ------------>           forget all blocks of an identity
  *          <------------------- KV_INVALIDATE
+ *   VRAM_OPEN ---------------->           the memory of one GPU, for who is trusted with it
+ *          <------------------- VRAM_OPENED status; on 0 the descriptors vram directory, vram ledger, pidfd of the exporter
  *   CONTROL ------------------>           one JSON object, e.g. {"verb":"status"} (cnrectl)
  *          <------------------- REPLY     status; a sealed memfd with the JSON text
  *
@@ -50,6 +52,8 @@ enum cnre_wire_type {
 	CNRE_WIRE_KV_SEGMENTS,
 	CNRE_WIRE_KV_INVALIDATE,
 	CNRE_WIRE_POLICY,
+	CNRE_WIRE_VRAM_OPEN,
+	CNRE_WIRE_VRAM_OPENED,
 };
 
 struct cnre_wire_header {
@@ -141,6 +145,25 @@ struct cnre_wire_policy {                 /* both directions */
 	int32_t status;                   /* answered: 0, or -errno as cnre_set_policy returns it */
 	uint32_t reserved;
 	char name[CNRE_NAME_BYTES];       /* asked: terminated, or it is none */
+};
+
+/*
+ * The session's model in the memory of one device. Any number of times: a client has one ledger of each device, and gets the same
+ * again, until the manager is another one.
+ */
+struct cnre_wire_vram_open {
+	struct cnre_wire_header header;
+	unsigned char uuid[16];           /* of the device */
+};
+
+/* Descriptors of a successful VRAM_OPENED, in this order. */
+enum { CNRE_VRAM_FD_DIRECTORY, CNRE_VRAM_FD_LEDGER, CNRE_VRAM_FD_EXPORTER, CNRE_VRAM_FD_COUNT };
+
+struct cnre_wire_vram_opened {
+	struct cnre_wire_header header;
+	int32_t status;                   /* 0; -ENODEV the manager has no memory of that device, -EACCES not for this client, … */
+	uint32_t device;                  /* the manager's number of it */
+	char message[256];                /* for people, when status is not 0 */
 };
 
 struct cnre_wire_detach {
