@@ -56,7 +56,7 @@ cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra 
 # ---- sources, by folder ----
 base_sources := check.c crash.c size.c log.c message.c file.c disk.c fingerprint.c payload.c places.c
 shm_sources := futex.c ring.c access_log.c kv_index.c kv_channel.c segment.c numa.c packet.c wire.c counters.c
-policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c
+policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c tier.c
 kvstore_sources := key.c block.c check.c checker_plain.c checker_avx2.c prefix_file.c value.c disk.c disk_turn.c disk_folders.c disk_task.c disk_write.c disk_read.c disk_scan.c disk_plain.c disk_uring.c fanout.c leftover.c coli_kv.c
 model_sources := text.c order.c safetensors.c config.c encoding.c family.c family_file.c extents.c found.c cut.c glm.c glm53.c kimi_k3.c inkling.c \
 	olmoe.c qwen36.c qwen38.c deepseek_v4.c mimo.c objects.c catalog.c plan.c view.c view_rows16.c usage.c usage_binary.c use_list.c engine_name.c

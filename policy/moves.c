@@ -126,3 +126,9 @@ void moves_done(struct moves *moves, uint32_t object, uint32_t victim, uint64_t 
 	spend(moves, bytes);
 	moves->moves_in_pass++;
 }
+
+void moves_gone(struct moves *moves, uint32_t object)
+{
+	CNRE_CHECK(object < moves->object_count);
+	moves->moved_at[object] = visits_of(moves, object) + 1;
+}

@@ -29,5 +29,7 @@ enum moves_answer { MOVES_ALLOWED, MOVES_TOO_YOUNG, MOVES_TOO_SOON, MOVES_NOT_WO
 /* victim: POLICY_NONE where there is room. */
 enum moves_answer moves_ask(const struct moves *moves, uint32_t object, uint32_t victim, uint64_t bytes);
 void moves_done(struct moves *moves, uint32_t object, uint32_t victim, uint64_t bytes);
+/* It went, and nothing came for it: no pass and no bytes are charged. */
+void moves_gone(struct moves *moves, uint32_t object);
 
 #endif

@@ -46,7 +46,8 @@ struct tier_setup {
 	const uint32_t *prior_of;    /* [object_count] uses in a history, or NULL */
 	uint32_t top_k;              /* of a visit; makes visits of the history */
 	uint32_t device_count;       /* 1 to TIER_DEVICES_MAX; their budgets begin at 0 */
-	const struct moves_limits *limits; /* NULL: tier_limits_default */
+	const struct moves_limits *limits; /* NULL: tier_limits_default; all of them in visits, tokens and bytes as in moves.h */
+	const struct policy_tuning *tuning; /* half_life, rate_weight and prior_weight of it; NULL: tier_tuning_default */
 	/* 1: its bytes are whole in RAM now, and it may be read there for an upload. Called by tier_next only. */
 	int (*can_upload)(void *context, uint32_t object);
 	/* 1: it may leave VRAM now: nobody has leased it there, no upload of it is under way. Called by tier_next only. */
@@ -56,6 +57,7 @@ struct tier_setup {
 
 /* Measured: doc/design.md, "VRAM placement". */
 void tier_limits_default(struct moves_limits *ret_limits);
+void tier_tuning_default(struct policy_tuning *ret_tuning);
 
 /* 0, -EINVAL (a setup that cannot be) or -ENOMEM. */
 int tier_create(struct tier **ret_tier, const struct tier_setup *setup);
@@ -77,7 +79,10 @@ void tier_lost(struct tier *tier, uint32_t device);
 
 /* Charged bytes of places. Below what is there: tier_next names who goes. */
 void tier_set_budget(struct tier *tier, uint32_t device, uint64_t budget_bytes);
-/* A gain that is no number or below 0 is not taken. 0: nothing of the layer is promoted, and what is there goes first. */
+/*
+ * Gains compare with each other: set those of all layers, or none. One that is no number or below 0 is not taken. 0:
+ * nothing of the layer is promoted, and what is there goes first.
+ */
 void tier_set_gain(struct tier *tier, uint32_t layer, float gain_us);
 
 /* ---- decisions ---- */

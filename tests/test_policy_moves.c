@@ -174,3 +174,17 @@ Test(policy_moves, asking_changes_nothing)
 		cr_assert_eq(moves_ask(moves, 0, 1, 10), MOVES_ALLOWED);
 	closed(moves);
 }
+
+Test(policy_moves, who_went_alone_waits_for_the_interval_and_charges_nothing)
+{
+	struct moves *moves = opened(&(struct moves_limits){.min_interval_visits = 2, .moves_per_pass = 1, .bytes_per_token = 1});
+
+	moves_tokens(moves, 1);
+	visit(0, 3);
+	moves_gone(moves, 0);
+	cr_assert_eq(moves_ask(moves, 0, POLICY_NONE, 1), MOVES_TOO_SOON);
+	cr_assert_eq(moves_ask(moves, 1, POLICY_NONE, 1), MOVES_ALLOWED);
+	visit(0, 2);
+	cr_assert_eq(moves_ask(moves, 0, POLICY_NONE, 1), MOVES_ALLOWED);
+	closed(moves);
+}
