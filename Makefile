@@ -116,7 +116,8 @@ sim_sources := \
 	trace_store.c \
 	trace_write.c \
 	train.c \
-	verdict.c
+	verdict.c \
+	vram.c
 engine_sources := main.c options.c tokens.c message.c config.c places.c shard.c weights.c kernel.c kernel_plain.c kernel_avx2.c \
 	kernel_avx512.c quantised.c pool.c matmul.c vector.c attention.c router.c expert.c expert_table.c forward.c lru.c \
 	reader.c cache_private.c cache_mmap.c attach.c cache_cnre.c kv_rows.c kv_identity.c kv_prefix.c \

@@ -48,7 +48,7 @@ static struct sim_tier *tier_named(struct sim_counts *counts, const char *name)
 	return NULL;
 }
 
-/* A fifth name counts with the fourth: a manifest has RAM, compressed RAM and what else there may be. */
+/* A sixth name counts with the fifth: a manifest has RAM, compressed RAM and what else there may be, and there is VRAM. */
 static void add_tier(struct sim_counts *counts, const char *name, uint64_t hits)
 {
 	struct sim_tier *tier = tier_named(counts, name);
@@ -62,7 +62,9 @@ void sim_counts_tiers(struct sim_counts *counts, const struct sim_manifest *mani
 {
 	for (uint32_t i = 0; i < counts->layer_count; i++)
 		add_tier(counts, compressed != NULL && compressed[i] ? "compressed" : manifest->layer[i].tier,
-			 counts->layer[i].accesses - counts->layer[i].misses);
+			 counts->layer[i].accesses - counts->layer[i].misses - counts->layer[i].vram_hits);
+	if (counts->vram_hits > 0)
+		add_tier(counts, "vram", counts->vram_hits);
 }
 
 static int add_steps(struct sim_counts *counts, const struct sim_counts *other)
@@ -88,6 +90,7 @@ static void add_layer(struct sim_layer_counts *layer, const struct sim_layer_cou
 	layer->visits += other->visits;
 	layer->accesses += other->accesses;
 	layer->misses += other->misses;
+	layer->vram_hits += other->vram_hits;
 	layer->felt_us += other->felt_us;
 	layer->capacity = other->capacity;
 	layer->resident = other->resident;
@@ -115,6 +118,12 @@ int sim_counts_add(struct sim_counts *counts, const struct sim_counts *other)
 	counts->read_bytes += other->read_bytes;
 	counts->avoided_bytes += other->avoided_bytes;
 	counts->migration_bytes += other->migration_bytes;
+	counts->vram_hits += other->vram_hits;
+	counts->promotions += other->promotions;
+	counts->demotions += other->demotions;
+	counts->upload_bytes += other->upload_bytes;
+	counts->ram_hit_us += other->ram_hit_us;
+	counts->upload_us += other->upload_us;
 	counts->felt_us += other->felt_us;
 	counts->critical_us += other->critical_us;
 	for (uint32_t i = 0; i < SIM_TIERS_MAX && other->tier[i].name[0] != '\0'; i++)

@@ -48,6 +48,9 @@ static const struct field {
 	{"remote_hit_us", offsetof(struct sim_layer_cost, remote_hit_us), KIND_US},
 	{"migration_us", offsetof(struct sim_layer_cost, migration_us), KIND_US},
 	{"tier", offsetof(struct sim_layer_cost, tier), KIND_TIER},
+	{"vram_bytes", offsetof(struct sim_layer_cost, vram_bytes), KIND_BYTES},
+	{"ram_hit_us", offsetof(struct sim_layer_cost, ram_hit_us), KIND_US},
+	{"upload_us", offsetof(struct sim_layer_cost, upload_us), KIND_US},
 };
 
 static int refuse(const struct parsing *parsing, const char *layer, const char *key, const char *expected)
@@ -116,10 +119,12 @@ static const char *take_field(const struct field *field, const json_t *value, st
 	}
 }
 
-/* What it does not say keeps a mark: 0 bytes, negative felt_miss_us. */
+/* What a layer does not say keeps a mark: 0 bytes, negative microseconds. */
+#define UNSAID_COST {.felt_miss_us = -1, .numa_node = -1, .tier = "ram", .ram_hit_us = -1, .upload_us = -1}
+
 static int take_layer(const struct parsing *parsing, const char *name, json_t *object, struct sim_layer_cost *ret_cost)
 {
-	struct sim_layer_cost cost = {.felt_miss_us = -1, .numa_node = -1, .tier = "ram"};
+	struct sim_layer_cost cost = UNSAID_COST;
 	const char *key, *expected;
 	json_t *value;
 	size_t i;
@@ -132,7 +137,8 @@ static int take_layer(const struct parsing *parsing, const char *name, json_t *o
 		if (i == CNRE_COUNT_OF(fields))
 			return refuse(parsing, name, key,
 				      "unknown: known are resident_bytes read_bytes felt_miss_us hidden_us "
-				      "max_experts page_cache page_cache_us numa_node remote_hit_us migration_us tier");
+				      "max_experts page_cache page_cache_us numa_node remote_hit_us migration_us tier "
+				      "vram_bytes ram_hit_us upload_us");
 		expected = take_field(&fields[i], value, &cost);
 		if (expected != NULL)
 			return refuse(parsing, name, key, expected);
@@ -147,6 +153,8 @@ static void apply_defaults(struct sim_layer_cost *cost, uint32_t experts, double
 {
 	if (cost->read_bytes == 0)
 		cost->read_bytes = cost->resident_bytes;
+	if (cost->vram_bytes == 0)
+		cost->vram_bytes = cost->resident_bytes;
 	if (cost->felt_miss_us < 0)
 		cost->felt_miss_us = (double)cost->read_bytes * us_per_byte;
 	if (cost->max_experts == 0 || cost->max_experts > experts)
@@ -263,7 +271,7 @@ static int from_catalog(const struct parsing *parsing, const struct model_catalo
 				      layer == NULL ? "the traces have this layer, the model has not"
 						    : "the traces have more experts than the model");
 		cost = &manifest->layer[i];
-		*cost = (struct sim_layer_cost){.felt_miss_us = -1, .numa_node = -1, .tier = "ram"};
+		*cost = (struct sim_layer_cost)UNSAID_COST;
 		for (k = 0; k < layer->expert_count; k++) {
 			shape = &catalog->shape[catalog->object[layer->first_object + k].shape];
 			cost->resident_bytes = shape->slab_bytes > cost->resident_bytes ? shape->slab_bytes
@@ -295,7 +303,8 @@ static int from_header(const struct sim_geometry *geometry, double miss_us, stru
 	uint32_t i;
 
 	for (i = 0; i < geometry->layer_count; i++) {
-		cost = (struct sim_layer_cost){.felt_miss_us = miss_us, .numa_node = -1, .tier = "ram"};
+		cost = (struct sim_layer_cost)UNSAID_COST;
+		cost.felt_miss_us = miss_us;
 		cost.resident_bytes = geometry->resident_bytes[i] > 0 ? geometry->resident_bytes[i] : 1;
 		cost.read_bytes = geometry->read_bytes[i];
 		apply_defaults(&cost, geometry->experts[i], 0);
@@ -357,6 +366,19 @@ int sim_manifest_from_model(struct sim_manifest *ret_manifest, const char *direc
 
 	parsing.us_per_byte = felt_fraction / (read_gbps * 1e3);
 	return result < 0 ? result : open_from(from_model, &parsing, geometry, 0, ret_manifest);
+}
+
+void sim_manifest_uploads(struct sim_manifest *manifest, const struct sim_geometry *geometry, double upload_gbps)
+{
+	for (uint32_t i = 0; i < geometry->layer_count; i++) {
+		struct sim_layer_cost *cost = &manifest->layer[i];
+		double us = (double)cost->vram_bytes / (upload_gbps * 1e3);
+
+		if (cost->ram_hit_us < 0)
+			cost->ram_hit_us = us;
+		if (cost->upload_us < 0)
+			cost->upload_us = us;
+	}
 }
 
 void sim_manifest_close(struct sim_manifest *manifest)

@@ -22,6 +22,9 @@ struct sim_layer_cost {
 	double remote_hit_us;        /* what a hit costs from another node; default 0 */
 	double migration_us;         /* to move one expert in from the tier below; default 0 */
 	char tier[16];               /* "ram" unless said */
+	uint64_t vram_bytes;         /* what a GPU's driver charges for one; default: resident_bytes */
+	double ram_hit_us;           /* what serving it from RAM costs more than from VRAM, after a read too */
+	double upload_us;            /* to copy one there; of these two the default: vram_bytes at sim_manifest_uploads' bandwidth */
 };
 
 struct sim_manifest {
@@ -44,6 +47,8 @@ int sim_manifest_open(struct sim_manifest *ret_manifest, const char *path, const
 /* As that does for a directory. */
 int sim_manifest_from_model(struct sim_manifest *ret_manifest, const char *directory, const struct sim_geometry *geometry,
 			    double read_gbps, double felt_fraction, char *message, size_t message_bytes);
+/* For layers that do not say what VRAM saves and uploads cost: 1e9 bytes a second. Without it they cost nothing. */
+void sim_manifest_uploads(struct sim_manifest *manifest, const struct sim_geometry *geometry, double upload_gbps);
 void sim_manifest_close(struct sim_manifest *manifest);
 
 #endif

@@ -351,9 +351,36 @@ static int take_slru_split(struct parsing *parsing, const struct option_row *row
 
 static int take_bytes_per_token(struct parsing *parsing, const struct option_row *row, const char *text)
 {
-	if (cnre_size_parse(text, &parsing->options->moves.bytes_per_token) < 0)
+	if (cnre_size_parse(text, (uint64_t *)((char *)parsing->options + row->field_off)) < 0)
 		return refuse(parsing, row, text, "expected a size such as 512M");
 	return 0;
+}
+
+/* A size for each device, or the share of all experts that one device has room for. */
+static int take_vram(struct parsing *parsing, const struct option_row *row, const char *text)
+{
+	struct sim_options *options = parsing->options;
+	char *copy = strdup(text), *rest = copy, *one;
+	const char *at = text;
+	int r = copy == NULL ? -ENOMEM : 0;
+
+	options->vram.device_count = 0;
+	options->vram_percent = 0;
+	if (r == 0 && strchr(text, '%') != NULL) {
+		options->vram.device_count = 1;
+		if (parse_real(&at, "%", &options->vram_percent) < 0 || strcmp(at, "%") != 0 || options->vram_percent <= 0 ||
+		    options->vram_percent > 100)
+			r = refuse(parsing, row, text, "expected sizes such as 24G or 24G,24G, or a share such as 10%");
+		rest = NULL;
+	}
+	while (r == 0 && (one = strsep(&rest, ",")) != NULL) {
+		if (options->vram.device_count == TIER_DEVICES_MAX)
+			r = refuse(parsing, row, text, "too many devices");
+		else if (cnre_size_parse(one, &options->vram.budget_bytes[options->vram.device_count++]) < 0)
+			r = refuse(parsing, row, one, "expected sizes such as 24G or 24G,24G, or a share such as 10%");
+	}
+	free(copy);
+	return r;
 }
 
 static int take_compressed(struct parsing *parsing, const struct option_row *row, const char *text)
@@ -370,8 +397,8 @@ static int take_compressed(struct parsing *parsing, const struct option_row *row
 /* Of cost: as many as POLICY_RATES, each above `least`. */
 static int take_rates(struct parsing *parsing, const struct option_row *row, const char *text)
 {
-	int halves = strcmp(row->name, "half-lives") == 0;
-	float *to = halves ? parsing->options->tuning.half_life : parsing->options->tuning.rate_weight;
+	int halves = strstr(row->name, "half-lives") != NULL;
+	float *to = (float *)((char *)parsing->options + row->field_off);
 	double value[POLICY_RATES];
 	int count = parse_reals(text, ':', value, POLICY_RATES);
 
@@ -413,6 +440,7 @@ static int take_seed(struct parsing *parsing, const struct option_row *row, cons
 /* clang-format off */
 #define WORDS_ROW(name, argument, verbs, take, summary) {name, argument, summary, verbs, WORDS, 0, 0, 0, take},
 #define OWN_ROW(name, argument, verbs, take, summary) {name, argument, summary, verbs, OWN, 0, 0, 0, take},
+#define FIELD_ROW(name, argument, field, take, summary) {name, argument, summary, ANY, OWN, FIELD(field), 0, 0, take},
 #define POLICY_ROW(name, field, summary) {name, "NAME", summary, SIM_GATE, OWN, FIELD(field), 0, 0, take_one_policy},
 #define TUNING_ROW(name, field, least, most, summary) \
 	{name, "N", summary, ANY, OWN, FIELD(tuning.field), least, most, take_tuning},
@@ -457,15 +485,23 @@ static const struct option_row table[] = {
 	TUNING_ROW("window-share", window_share, 0, 1, "of tinylfu")
 	TUNING_ROW("protected-share", protected_share, 0, 1, "of tinylfu")
 	TUNING_ROW("pin-share", pin_share, 0, 1, "of lru+pin")
-	OWN_ROW("half-lives", "A:B:C", ANY, take_rates, "of cost, in visits of a layer")
-	OWN_ROW("rate-weights", "A:B:C", ANY, take_rates, "of cost")
+	FIELD_ROW("half-lives", "A:B:C", tuning.half_life, take_rates, "of cost, in visits of a layer")
+	FIELD_ROW("rate-weights", "A:B:C", tuning.rate_weight, take_rates, "of cost")
 	TUNING_ROW("prior-weight", prior_weight, 0, 1e6, "of cost")
 	TUNING_ROW("soft-ceiling", soft_ceiling, 1, 1e6, "of a soft pool, times the equal share")
 	REAL_ROW("hysteresis", ANY, hysteresis, 0, 1e6, "a miss is placed if worth that much more than its victim")
 	NUMBER_ROW("min-age", ANY, moves.min_age_visits, 0, 1e9, "visits of its layer that a victim has been resident")
 	NUMBER_ROW("min-interval", ANY, moves.min_interval_visits, 0, 1e9, "visits between two placements of one object")
 	NUMBER_ROW("moves-per-visit", ANY, moves.moves_per_pass, 0, 1e9, "placements in one visit at most")
-	OWN_ROW("bytes-per-token", "SIZE", ANY, take_bytes_per_token, "placed a token at most, on average")
+	FIELD_ROW("bytes-per-token", "SIZE", moves.bytes_per_token, take_bytes_per_token, "placed a token at most, on average")
+	OWN_ROW("vram", "SIZE[,SIZE...]|P%", ANY, take_vram, "of each device; experts are promoted there from RAM")
+	REAL_ROW("upload-gbps", ANY, upload_gbps, 1e-6, 1e6, "bandwidth to VRAM, for layers whose manifest does not say; default 20")
+	REAL_ROW("vram-hysteresis", ANY, vram_hysteresis, 0, 1e6, "an expert is promoted if worth that much more than its victim")
+	NUMBER_ROW("vram-min-age", ANY, vram.limits.min_age_visits, 0, 1e9, "visits of its layer that one stays in VRAM")
+	NUMBER_ROW("vram-min-interval", ANY, vram.limits.min_interval_visits, 0, 1e9, "visits from its last move until its promotion")
+	FIELD_ROW("vram-bytes-per-token", "SIZE", vram.limits.bytes_per_token, take_bytes_per_token, "uploaded a token at most, on average; 0: any")
+	FIELD_ROW("vram-half-lives", "A:B:C", vram.tuning.half_life, take_rates, "of worth in VRAM, in visits of a layer")
+	FIELD_ROW("vram-rate-weights", "A:B:C", vram.tuning.rate_weight, take_rates, "of worth in VRAM")
 	OWN_ROW("compressed", "RATIO:US", ANY, take_compressed, "layers may be held so much smaller, a hit then costs US; needs --train, --budget")
 	NUMBER_ROW("threads", ANY, threads, 1, SIM_JOB_THREADS_MAX, "default: as many as there are CPUs")
 	OWN_ROW("seed", "N", ANY, take_seed, "of what is drawn at random")
@@ -599,10 +635,14 @@ static void set_defaults(struct sim_options *options, enum sim_verb verb)
 		.read_gbps = 3,
 		.felt_fraction = 1,
 		.miss_us = 1000,
+		.upload_gbps = 20,
 		.seed = 1,
 		.out = ".",
 	};
 	policy_tuning_default(&options->tuning);
+	tier_limits_default(&options->vram.limits);
+	tier_tuning_default(&options->vram.tuning);
+	options->vram_hysteresis = (double)options->vram.limits.hysteresis;
 }
 
 static int is_in_bytes(const struct sim_options *options)

@@ -43,6 +43,9 @@ struct sim_options {
 	struct policy_tuning tuning;
 	double hysteresis;           /* < 0: no admission control */
 	struct moves_limits moves;   /* zeros: none of them; its hysteresis is not used */
+	struct sim_vram_setup vram;  /* device_count 0: there is none */
+	double vram_percent;         /* of all experts as charged, instead of the bytes of its one device; 0: not so given */
+	double vram_hysteresis, upload_gbps;
 	double compressed_ratio, compressed_us; /* ratio 0: nothing is held compressed */
 	double read_gbps, felt_fraction, miss_us;
 	int as_json, as_csv, wants_help, wants_progress, shows_arms, shows_null, preloads, is_cold, trains_capacities;

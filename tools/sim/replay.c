@@ -27,6 +27,7 @@ struct replay {
 	struct policy *policy; /* or */
 	struct belady *belady;
 	struct moves *moves;  /* NULL: no limits but the policy's */
+	struct sim_vram *vram; /* NULL: there is none */
 	uint32_t step;        /* the token that has got its bytes to move, and 1 */
 	struct tuner *tuner;  /* NULL: nothing tunes it */
 	uint64_t next_wait;   /* of the trace */
@@ -36,6 +37,7 @@ struct replay {
 	uint32_t visit;       /* number of this one; 0 marks nothing */
 	uint32_t leased;      /* mark of those that may not go; 0: all may */
 	uint64_t lookup;      /* number of the next one */
+	uint32_t vram_hits;   /* of this visit */
 	uint64_t used_bytes, budget_bytes;
 	uint64_t *object_bytes;   /* [layer_count] */
 	uint32_t *set;            /* [max experts] of the visit */
@@ -110,13 +112,16 @@ static int may_place(const struct replay *replay, uint32_t object, uint32_t vict
 
 static int look_up(struct replay *replay, uint32_t object)
 {
+	int in_vram = replay->vram != NULL && sim_vram_look_up(replay->vram, object);
+
 	if (replay->policy != NULL)
 		policy_access(replay->policy, object);
 	else
 		belady_access(replay->belady, object, replay->lookup);
 	replay->lookup++;
+	replay->vram_hits += in_vram != 0;
 	replay->counts.seed_hits += (replay->flags[object] & IS_SEEDED) != 0;
-	return replay->flags[object] != 0;
+	return in_vram || replay->flags[object] != 0;
 }
 
 static int has_room(const struct replay *replay, uint32_t object)
@@ -287,6 +292,7 @@ static void count_visit(struct replay *replay, const struct sim_visit *visit, st
 	layer->visits++;
 	layer->accesses += outcome.lookups;
 	layer->misses += outcome.misses;
+	layer->vram_hits += replay->vram_hits;
 	layer->felt_us += felt_us;
 	counts->visits++;
 	counts->read_bytes += outcome.misses * cost->read_bytes;
@@ -295,7 +301,9 @@ static void count_visit(struct replay *replay, const struct sim_visit *visit, st
 	if (replay->arm->compressed != NULL && replay->arm->compressed[visit->layer])
 		counts->critical_us += hits * replay->arm->compressed_us;
 	if (cost->numa_node > 0)
-		counts->critical_us += hits * cost->remote_hit_us; /* the engine runs on node 0 */
+		counts->critical_us += (hits - replay->vram_hits) * cost->remote_hit_us; /* the engine runs on node 0 */
+	if (replay->vram != NULL)
+		counts->ram_hit_us += (outcome.lookups - replay->vram_hits) * cost->ram_hit_us;
 	if (replay->step_us[visit->token] < 0)
 		replay->step_us[visit->token] = 0;
 	replay->step_us[visit->token] += felt_us;
@@ -319,17 +327,23 @@ static void begin_visit(struct replay *replay, const struct sim_visit *visit)
 {
 	if (replay->tuner != NULL)
 		tune(replay, visit);
-	if (replay->moves != NULL) {
-		if (replay->step != visit->token + 1)
-			moves_tokens(replay->moves, visit->tokens);
+	if (replay->step != visit->token + 1) {
 		replay->step = visit->token + 1;
-		moves_pass(replay->moves);
+		if (replay->moves != NULL)
+			moves_tokens(replay->moves, visit->tokens);
+		if (replay->vram != NULL)
+			sim_vram_tokens(replay->vram, visit->tokens);
 	}
+	if (replay->moves != NULL)
+		moves_pass(replay->moves);
 	if (++replay->visit == 0) { /* wrapped: old marks would look new */
 		memset(replay->mark, 0, replay->model->geometry->object_count * sizeof *replay->mark);
 		replay->visit = 1;
 	}
 	replay->leased = 0;
+	replay->vram_hits = 0;
+	if (replay->vram != NULL)
+		sim_vram_visit(replay->vram, visit->layer, visit->tokens);
 	if (replay->policy != NULL)
 		policy_visit(replay->policy, visit->layer, visit->tokens);
 	else
@@ -350,6 +364,8 @@ static void replay_rows(struct replay *replay)
 		else
 			outcome = visit_block64(replay, &visit);
 		count_visit(replay, &visit, outcome);
+		if (replay->vram != NULL)
+			sim_vram_move(replay->vram, replay->flags, replay->mark, replay->visit, &replay->counts);
 		row = visit.end_row;
 	}
 }
@@ -501,6 +517,9 @@ static int open_replay(struct replay *replay, const struct sim_future *future)
 		r = moves_create(&replay->moves, replay->policy, replay->model->geometry->object_count, replay->arm->moves);
 	if (r == 0 && replay->policy != NULL && replay->arm->tunes)
 		r = tuner_create(&replay->tuner, replay->model->geometry->layer_count);
+	if (r == 0 && replay->arm->vram != NULL)
+		r = sim_vram_open(&replay->vram, replay->arm->vram, replay->model->geometry, replay->model->manifest,
+				  replay->arm->prior_of);
 	return r == 0 ? add_seeds(replay) : r;
 }
 
@@ -508,6 +527,7 @@ static void close_replay(struct replay *replay)
 {
 	(void)tuner_destroy(replay->tuner);
 	(void)moves_destroy(replay->moves);
+	(void)sim_vram_close(replay->vram);
 	(void)policy_destroy(replay->policy);
 	(void)belady_destroy(replay->belady);
 	free(replay->mark);
@@ -546,10 +566,11 @@ static void sum_up(struct replay *replay)
 		layer->resident = state.resident;
 		counts->accesses += layer->accesses;
 		counts->misses += layer->misses;
+		counts->vram_hits += layer->vram_hits;
 	}
 	counts->hits = counts->accesses - counts->misses;
 	counts->tokens = replay->trace->token_count;
-	counts->critical_us += counts->felt_us + (double)counts->tokens * manifest->token_us;
+	counts->critical_us += counts->ram_hit_us + counts->upload_us + counts->felt_us + (double)counts->tokens * manifest->token_us;
 	sim_counts_tiers(counts, manifest, replay->arm->compressed);
 	keep_steps(replay);
 }

@@ -12,6 +12,7 @@
 #include "tools/sim/counts.h"
 #include "tools/sim/manifest.h"
 #include "tools/sim/trace.h"
+#include "tools/sim/vram.h"
 
 /* What of a visit is looked up before what is placed. */
 enum sim_semantics {
@@ -46,6 +47,7 @@ struct sim_arm {
 	const struct moves_limits *moves; /* limits on placing a miss; NULL: none */
 	const unsigned char *compressed; /* [layer_count] 1: the layer is held smaller; NULL: none is */
 	double compressed_ratio, compressed_us; /* so much smaller, and what a hit then costs */
+	const struct sim_vram_setup *vram; /* NULL: there is none */
 	int frozen;                  /* 1: the seeds stay, nothing else is placed */
 };
 

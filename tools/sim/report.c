@@ -33,6 +33,23 @@ void sim_report_table_row(FILE *out, const struct sim_result *result)
 		counts->token_mean_us, counts->token_p50_us, counts->token_p99_us);
 }
 
+void sim_report_vram_head(FILE *out)
+{
+	fprintf(out, "%-22s %12s %12s %7s %12s %12s %11s %11s %11s %11s\n", "vram", "hits", "other hits", "vram %",
+		"promotions", "demotions", "MiB a token", "RAM hits s", "uploads s", "critical s");
+}
+
+void sim_report_vram_row(FILE *out, const struct sim_result *result)
+{
+	const struct sim_counts *counts = &result->counts;
+
+	fprintf(out, "%-22s %12llu %12llu %7.2f %12llu %12llu %11.3f %11.3f %11.3f %11.3f\n", result->label,
+		(unsigned long long)counts->vram_hits, (unsigned long long)(counts->hits - counts->vram_hits),
+		100 * share(counts->vram_hits, counts->accesses), (unsigned long long)counts->promotions,
+		(unsigned long long)counts->demotions, share(counts->upload_bytes, counts->tokens) / (1u << 20),
+		counts->ram_hit_us / 1e6, counts->upload_us / 1e6, counts->critical_us / 1e6);
+}
+
 const char *sim_report_size(const struct sim_capacity *capacity, char text[32])
 {
 	if (capacity->unit == SIM_BYTES)
@@ -53,7 +70,7 @@ void sim_report_csv_head(FILE *out)
 {
 	fputs("policy,capacity_unit,capacity,accesses,hits,misses,evictions,admissions,bypasses,rejections,seed_hits,"
 	      "startup_bytes,read_bytes,avoided_bytes,migration_bytes,felt_wait_s,critical_path_s,token_felt_mean_us,"
-	      "token_felt_p50_us,token_felt_p99_us\n",
+	      "token_felt_p50_us,token_felt_p99_us,vram_hits,promotions,demotions,upload_bytes,ram_hit_s,upload_s\n",
 	      out);
 }
 
@@ -69,8 +86,11 @@ void sim_report_csv_row(FILE *out, const struct sim_result *result)
 		(unsigned long long)result->capacity.amount);
 	for (size_t i = 0; i < sizeof number / sizeof number[0]; i++)
 		fprintf(out, ",%llu", (unsigned long long)number[i]);
-	fprintf(out, ",%.6f,%.6f,%.3f,%.3f,%.3f\n", counts->felt_us / 1e6, counts->critical_us / 1e6,
+	fprintf(out, ",%.6f,%.6f,%.3f,%.3f,%.3f", counts->felt_us / 1e6, counts->critical_us / 1e6,
 		counts->token_mean_us, counts->token_p50_us, counts->token_p99_us);
+	fprintf(out, ",%llu,%llu,%llu,%llu,%.6f,%.6f\n", (unsigned long long)counts->vram_hits,
+		(unsigned long long)counts->promotions, (unsigned long long)counts->demotions,
+		(unsigned long long)counts->upload_bytes, counts->ram_hit_us / 1e6, counts->upload_us / 1e6);
 }
 
 /* ---- JSON ---- */
@@ -126,6 +146,9 @@ json_t *sim_report_counts(const struct sim_counts *counts)
 		{"read_bytes", counts->read_bytes},
 		{"avoided_bytes", counts->avoided_bytes},
 		{"migration_bytes", counts->migration_bytes},
+		{"promotions", counts->promotions},
+		{"demotions", counts->demotions},
+		{"upload_bytes", counts->upload_bytes},
 	};
 	const struct {
 		const char *name;
@@ -136,6 +159,9 @@ json_t *sim_report_counts(const struct sim_counts *counts)
 		{"hit_ratio", share(counts->hits, counts->accesses)},
 		{"loads_per_token", share(counts->misses, counts->tokens)},
 		{"evictions_per_token", share(counts->evictions, counts->tokens)},
+		{"upload_bytes_per_token", share(counts->upload_bytes, counts->tokens)},
+		{"ram_hit_s", counts->ram_hit_us / 1e6},
+		{"upload_s", counts->upload_us / 1e6},
 		{"token_felt_mean_us", counts->token_mean_us},
 		{"token_felt_p50_us", counts->token_p50_us},
 		{"token_felt_p99_us", counts->token_p99_us},

@@ -19,6 +19,9 @@ struct sim_result {
 
 void sim_report_table_head(FILE *out);
 void sim_report_table_row(FILE *out, const struct sim_result *result);
+/* A second table, of VRAM. */
+void sim_report_vram_head(FILE *out);
+void sim_report_vram_row(FILE *out, const struct sim_result *result);
 void sim_report_csv_head(FILE *out);
 void sim_report_csv_row(FILE *out, const struct sim_result *result);
 

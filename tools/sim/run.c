@@ -247,6 +247,12 @@ static int print_lines(const struct run *run, const struct headroom *headroom)
 		sim_report_table_head(stdout);
 	for (uint32_t i = 0; i < run->count; i++)
 		(run->options->as_csv ? sim_report_csv_row : sim_report_table_row)(stdout, &run->result[i]);
+	if (!run->options->as_csv && run->options->vram.device_count > 0) {
+		printf("\n");
+		sim_report_vram_head(stdout);
+		for (uint32_t i = 0; i < run->count; i++)
+			sim_report_vram_row(stdout, &run->result[i]);
+	}
 	if (headroom != NULL)
 		print_headroom(headroom, run->options);
 	return fflush(stdout) == 0 ? 0 : -errno;

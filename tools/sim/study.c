@@ -98,6 +98,9 @@ static int check_bytes(const struct sim_study *study, char *message, size_t mess
 
 	if (options->manifest != NULL || knows_bytes(study->geometry))
 		return 0;
+	if (options->vram.device_count > 0 && options->vram_percent == 0)
+		return cnre_message(message, message_bytes, -EDOM,
+				    "--vram: needs --manifest FILE, which says how many bytes an expert has, or a share such as 10%%");
 	for (uint32_t i = 0; i < options->capacity_count; i++)
 		if (options->capacity[i].capacity.unit == SIM_BYTES)
 			return cnre_message(message, message_bytes, -EDOM,
@@ -124,6 +127,8 @@ static int load_rest(struct sim_study *study, char *message, size_t message_byte
 	int r = sim_manifest_open(&study->manifest, options->manifest, study->geometry, options->read_gbps,
 				  options->felt_fraction, options->miss_us, message, message_bytes);
 
+	if (r == 0 && options->vram.device_count > 0)
+		sim_manifest_uploads(&study->manifest, study->geometry, options->upload_gbps);
 	if (r == 0 && options->seed_residents != NULL)
 		r = sim_residents_open(&study->seed, &study->seed_count, options->seed_residents, study->geometry,
 				       message, message_bytes);
@@ -305,6 +310,24 @@ static int has_limits(const struct moves_limits *moves)
 	       moves->moves_per_pass > 0;
 }
 
+static void fill_vram(struct sim_study_arm *arm, const struct sim_study *study)
+{
+	const struct sim_options *options = study->options;
+	double bytes = 0;
+
+	if (options->vram.device_count == 0)
+		return;
+	arm->vram = options->vram;
+	arm->vram.limits.hysteresis = (float)options->vram_hysteresis;
+	for (uint32_t i = 0; i < study->geometry->layer_count; i++)
+		bytes += (double)study->geometry->experts[i] * (double)study->manifest.layer[i].vram_bytes;
+	if (options->vram_percent > 0)
+		arm->vram.budget_bytes[0] = (uint64_t)(bytes * options->vram_percent / 100);
+	if (!study->train.prior_holds)
+		arm->vram.tuning.prior_weight = 0;
+	arm->arm.vram = &arm->vram;
+}
+
 static void fill_start(struct sim_arm *arm, const struct sim_study *study, enum sim_start start)
 {
 	if (start == SIM_START_COLD)
@@ -345,6 +368,7 @@ int sim_study_arm_open(struct sim_study_arm *ret_arm, const struct sim_study *st
 	if (!study->train.prior_holds)
 		arm->tuning.prior_weight = 0;
 	arm->arm.tuning = &arm->tuning;
+	fill_vram(arm, study);
 	fill_start(&arm->arm, study, start);
 	r = fill_marginals(arm, study);
 	if (r == 0)

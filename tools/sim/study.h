@@ -46,6 +46,7 @@ struct sim_study_arm {
 	unsigned char *compressed;
 	float *miss_us;
 	struct policy_tuning tuning;
+	struct sim_vram_setup vram;
 };
 
 /* manifest: the study's, or one with other costs. 0 or -errno. */

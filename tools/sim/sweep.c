@@ -106,6 +106,14 @@ static int print_json(const struct sim_sweep *sweep, const struct sim_study *stu
 	return sim_report_print(stdout, json_pack("{s:o, s:o}", "traces", sim_report_traces(study), "sweep", sizes));
 }
 
+static void print_vram(const struct sim_sweep *sweep, uint32_t begin, uint32_t count)
+{
+	printf("\n");
+	sim_report_vram_head(stdout);
+	for (uint32_t i = begin; i < begin + count; i++)
+		sim_report_vram_row(stdout, &sweep->result[i]);
+}
+
 static int print_lines(const struct sim_sweep *sweep, const struct sim_study *study)
 {
 	char size[32];
@@ -122,6 +130,8 @@ static int print_lines(const struct sim_sweep *sweep, const struct sim_study *st
 			sim_report_table_head(stdout);
 		}
 		sim_report_table_row(stdout, &sweep->result[i]);
+		if (study->options->vram.device_count > 0 && (i + 1) % study->options->policy_count == 0)
+			print_vram(sweep, i + 1 - study->options->policy_count, study->options->policy_count);
 	}
 	return fflush(stdout) == 0 ? 0 : -errno;
 }
