@@ -52,6 +52,9 @@ fuzz_flags := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-r
 
 cnre_cflags := -std=c11 -D_GNU_SOURCE -I. -Iclient -fPIC -pthread -Wall -Wextra -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wvla -MMD -MP -DCNRE_VERSION='"$(VERSION)"'
+# The Toolkit's <cuda.h> where it is there; without it gpu/cuda_api.h has declarations of its own.
+CUDA_HOME ?= /usr/local/cuda
+cnre_cflags += $(if $(wildcard $(CUDA_HOME)/include/cuda.h),-isystem $(CUDA_HOME)/include)
 
 # ---- sources, by folder ----
 base_sources := check.c crash.c size.c log.c message.c file.c disk.c fingerprint.c payload.c places.c

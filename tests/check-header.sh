@@ -51,7 +51,7 @@ while read -r header; do
 	try "$header alone, and twice" "$cc" -x c -std=c11 -D_GNU_SOURCE -I. -Iclient -Wall -Wextra -Werror -fsyntax-only - \
 		<<<"#include \"$header\"
 #include \"$header\""
-done < <(find base shm policy model kvstore manager client engine tools tests -path tests/lint/fixtures -prune -o -name '*.h' -print | sort)
+done < <(find base shm policy model gpu kvstore manager client engine tools tests -path tests/lint/fixtures -prune -o -name '*.h' -print | sort)
 [ $count -gt 0 ] || complain 'no headers here'
 [ $bad = 0 ] && echo "$count headers"
 exit $bad

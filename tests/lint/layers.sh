@@ -55,7 +55,7 @@ openssl/[a-z]+.h   (base/(fingerprint|payload)|kvstore/key)\.c
 microhttpd.h       manager/metrics_server\.c
 xxhash.h           (manager/digest\.c|kvstore/checker_body\.h)
 (n?curses|term).h  tools/top/screen\.c
-cuda.h             gpu/gpu_cuda\.c'
+cuda.h             gpu/cuda_api\.h'
 
 check_third_party() # files...
 {
