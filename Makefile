@@ -251,6 +251,7 @@ test_archives_top := top ctl kvstore shm base
 test_archives_route := route standin client kvstore shm base
 test_archives_sim := sim policy model base
 test_archives_gen := gen base
+test_archives_fakecuda :=
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
 
 tests := $(notdir $(basename $(wildcard tests/test_*.c)))
@@ -269,6 +270,13 @@ $(colibri_standin): client/colibri/expert_store.c client/colibri/provider.h clie
 test_objects_test_colibri_store := $(colibri_standin)
 test_objects_test_colibri_lanes := $(colibri_standin)
 
+# A CUDA driver of our own, for tests only: tests/standin/fakecuda/README.md.
+fakecuda := $(out)/tests/fakecuda/libcuda.so.1
+$(fakecuda): $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/standin/fakecuda/*.c)) tests/standin/fakecuda/libcuda.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script,tests/standin/fakecuda/libcuda.map \
+		-o $@ $(filter %.o,$^)
+
 folder_of = $(word 2,$(subst _, ,$(1)))
 define test_rule
 $(out)/tests/$(1): $(out)/obj/tests/$(1).o $(test_objects_$(1)) $(support) $(call archives,$(test_archives_$(call folder_of,$(1))))
@@ -276,12 +284,13 @@ $(out)/tests/$(1): $(out)/obj/tests/$(1).o $(test_objects_$(1)) $(support) $(cal
 	$$(call say,LD,$$@)$$(CC) $$(CFLAGS) $$(LDFLAGS) -pthread -o $$@ $$^ $$(test_libs)
 endef
 $(foreach t,$(tests),$(eval $(call test_rule,$(t))))
+$(test_programs): | $(fakecuda)
 
 # One test program by name: make check-one T=test_shm_ring
 check-one: $(out)/tests/$(T)
 	CNRE_CHECK=1 $<
 
-tests: $(test_programs) $(out)/soak
+tests: $(test_programs) $(out)/soak $(fakecuda)
 
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
