@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +32,13 @@ static int lock_byte(int command, short type, off_t byte, struct flock *lock)
 	return rc;
 }
 
+/* The kernel's lock is one of processes: two threads of this one would both have it. */
+static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
+
 void world_lock(void)
 {
 	struct flock lock;
+	(void)pthread_mutex_lock(&threads);
 	if (lock_byte(F_SETLKW, F_WRLCK, LOCK_BYTE, &lock)) {
 		perror("fakecuda: lock of the world");
 		abort();
@@ -44,6 +49,7 @@ void world_unlock(void)
 {
 	struct flock lock;
 	(void)lock_byte(F_SETLK, F_UNLCK, LOCK_BYTE, &lock);
+	(void)pthread_mutex_unlock(&threads);
 }
 
 void world_announce(void)

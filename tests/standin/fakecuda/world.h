@@ -104,7 +104,7 @@ extern struct world *world; /* NULL before world_open() */
 extern int world_fd;
 
 int world_open(const char *path); /* NULL: of this process alone. Twice is once. */
-void world_lock(void);            /* against other processes; threads of one have process.lock (process.h) */
+void world_lock(void);            /* taken after process.lock (process.h), if both are */
 void world_unlock(void);
 void world_announce(void); /* wakes whoever waits for a change */
 void world_wait(uint32_t seen, int64_t timeout_ns);
