@@ -128,7 +128,8 @@ static int call_in_child(void *argument)
 {
 	int count;
 	(void)argument;
-	return gpu.cuInit(0) != CUDA_ERROR_NOT_INITIALIZED || gpu.cuDeviceGetCount(&count) != CUDA_ERROR_NOT_INITIALIZED;
+	return gpu.cuInit(0) != CUDA_ERROR_NOT_INITIALIZED ||
+	       gpu.cuDeviceGetCount(&count) != CUDA_ERROR_NOT_INITIALIZED;
 }
 
 Test(fakecuda_device, in_the_child_of_a_fork, .init = start)

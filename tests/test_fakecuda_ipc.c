@@ -202,7 +202,8 @@ Test(fakecuda_ipc, memory_of_a_pool_cannot_be_exported, .init = start, .fini = s
 	int is_capable = -1;
 	cr_assert_eq(gpu.cuMemAllocAsync(&pooled, 4096, self.stream), CUDA_SUCCESS);
 	cr_expect_eq(gpu.cuIpcGetMemHandle(&handle, pooled), CUDA_ERROR_INVALID_VALUE);
-	cr_expect_eq(gpu.cuPointerGetAttribute(&is_capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, pooled), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuPointerGetAttribute(&is_capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, pooled),
+		     CUDA_SUCCESS);
 	cr_expect_eq(is_capable, 0);
 	cr_expect_eq(gpu.cuMemFree_v2(pooled), CUDA_SUCCESS);
 }

@@ -239,7 +239,8 @@ Test(fakecuda_memory, addresses_say_whose_they_are, .init = start)
 	cr_expect_eq(gpu.cuMemGetAddressRange_v2(&base, &size, self.memory + 5000), CUDA_SUCCESS);
 	cr_expect_eq(base, self.memory);
 	cr_expect_eq(size, GPU_SELF_BYTES);
-	cr_expect_eq(gpu.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, self.memory), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, self.memory),
+		     CUDA_SUCCESS);
 	cr_expect_eq(ordinal, 0);
 	cr_expect_eq(gpu.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (uintptr_t)bytes),
 		     CUDA_ERROR_INVALID_VALUE);

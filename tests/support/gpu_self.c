@@ -48,8 +48,8 @@ static void expect(const char *rule)
 	if (rule)
 		cr_expect_eq(fake_gpu.fakecuda_count(rule), 1, "%s: broken %llu times", rule,
 			     (unsigned long long)fake_gpu.fakecuda_count(rule));
-	int is_note = rule && (!strcmp(rule, "double-open") || !strcmp(rule, "exporter-gone") || !strcmp(rule, "left-open") ||
-			       !strcmp(rule, "pageable"));
+	int is_note = rule && (!strcmp(rule, "double-open") || !strcmp(rule, "exporter-gone") ||
+			       !strcmp(rule, "left-open") || !strcmp(rule, "pageable"));
 	cr_expect_eq(fake_gpu.fakecuda_count(NULL), rule && !is_note, "%s", last);
 	fake_gpu.fakecuda_forget_reports();
 }
