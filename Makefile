@@ -57,7 +57,7 @@ CUDA_HOME ?= /usr/local/cuda
 cnre_cflags += $(if $(wildcard $(CUDA_HOME)/include/cuda.h),-isystem $(CUDA_HOME)/include)
 
 # ---- sources, by folder ----
-base_sources := check.c crash.c size.c log.c message.c file.c disk.c fingerprint.c payload.c places.c
+base_sources := check.c crash.c size.c log.c message.c file.c disk.c fingerprint.c payload.c places.c probe.c
 shm_sources := futex.c ring.c access_log.c kv_index.c kv_channel.c segment.c numa.c packet.c wire.c counters.c
 policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c tier.c
 kvstore_sources := key.c block.c check.c checker_plain.c checker_avx2.c prefix_file.c value.c disk.c disk_turn.c disk_folders.c disk_task.c disk_write.c disk_read.c disk_scan.c disk_plain.c disk_uring.c fanout.c leftover.c coli_kv.c

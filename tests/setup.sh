@@ -5,7 +5,7 @@
 # by root or by sudo without a password; anyone else gets the line to type, and exit status 1.
 set -u
 
-build='gcc g++ libc6-dev make pkg-config liburing-dev libjansson-dev libinih-dev libssl-dev libxxhash-dev libmicrohttpd-dev libncurses-dev'
+build='gcc g++ libc6-dev make pkg-config liburing-dev libjansson-dev libinih-dev libssl-dev libxxhash-dev libmicrohttpd-dev libncurses-dev systemtap-sdt-dev'
 demo=$build
 # libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, curl, prometheus, tmux,
 # systemd-container, libpam-systemd system tests; mandoc, shellcheck, systemd lint.

@@ -55,6 +55,7 @@ openssl/[a-z]+.h   (base/(fingerprint|payload)|kvstore/key)\.c
 microhttpd.h       manager/metrics_server\.c
 xxhash.h           (manager/digest\.c|kvstore/checker_body\.h)
 (n?curses|term).h  tools/top/screen\.c
+sys/sdt.h          base/probe\.h
 cuda.h             gpu/cuda_api\.h'
 
 check_third_party() # files...
