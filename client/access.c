@@ -3,6 +3,7 @@
 #include "client/access.h"
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "client/hot.h"
 #include "shm/word.h"
 
@@ -65,6 +66,7 @@ int cnre_access_settle(struct cnre *client, uint32_t layer, const struct cnre_ac
 	if (!claims_load(client, access->object)) {
 		cnre_tally_add(&client->tally.joins, 1);
 		cnre_tally_add(&client->account[layer].joins, 1);
+		CNRE_PROBE(acquire_join, client->session, access->object, layer, access->object - client->layer[layer].first_object);
 		return 1;
 	}
 	/* [J7] relaxed: as [J3]. */
@@ -82,12 +84,13 @@ int cnre_access_fail(struct cnre *client, uint32_t layer, const struct cnre_acce
 	return r;
 }
 
-void cnre_access_add_wait(struct cnre *client, uint32_t layer, int64_t start_ns)
+uint64_t cnre_access_add_wait(struct cnre *client, uint32_t layer, int64_t start_ns)
 {
 	uint64_t elapsed_ns = (uint64_t)(cnre_clock_now_ns() - start_ns);
 
 	cnre_tally_add(&client->tally.wait_ns, elapsed_ns);
 	cnre_tally_add(&client->account[layer].wait_ns, elapsed_ns);
+	return elapsed_ns;
 }
 
 void cnre_access_add_misses(struct cnre *client, uint32_t layer, uint32_t count)

@@ -74,8 +74,8 @@ int cnre_access_settle(struct cnre *client, uint32_t layer, const struct cnre_ac
 /* The access ends in an error: lease back, counted. Returns r. */
 int cnre_access_fail(struct cnre *client, uint32_t layer, const struct cnre_access *access, int r);
 
-/* Counts time that a caller was blocked since start_ns. */
-void cnre_access_add_wait(struct cnre *client, uint32_t layer, int64_t start_ns);
+/* Counts time that a caller was blocked since start_ns, and returns it. */
+uint64_t cnre_access_add_wait(struct cnre *client, uint32_t layer, int64_t start_ns);
 void cnre_access_add_misses(struct cnre *client, uint32_t layer, uint32_t count);
 
 /* ---- client/request.c: posting ---- */

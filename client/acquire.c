@@ -6,6 +6,7 @@
  */
 #include "base/clock.h"
 #include "base/crash.h"
+#include "base/probe.h"
 #include "client/access.h"
 #include "client/connection.h"
 #include "client/hot.h"
@@ -57,23 +58,11 @@ static int give_up(struct acquire *acquire)
 	return -ETIMEDOUT;
 }
 
-static int acquire_missing(struct acquire *acquire, struct cnre_access_name name, int64_t timeout_ns, uint32_t word,
-			   struct cnre_expert *ret_expert)
+/* The wait has ended with r; 0: its bytes are at `base`. */
+static int end_miss(struct acquire *acquire, struct cnre_access_name name, int r, const char *base, struct cnre_expert *ret_expert)
 {
 	struct cnre *client = acquire->client;
-	int64_t start_ns = cnre_clock_now_ns();
-	int64_t deadline_ns = cnre_clock_deadline_ns(timeout_ns);
-	const char *base = NULL;
-	int r = cnre_access_judge(acquire->access, word); /* the first look, which remembers the generation */
 
-	cnre_access_add_misses(client, name.layer, 1);
-	if (r == 0 && timeout_ns != 0 && cnre_access_needs_post(&client->entry[acquire->access->object], word))
-		cnre_post_one(client, CNRE_REQUEST_LOAD, name.layer, acquire->access->object);
-	CNRE_CRASH_POINT("acquire-posted");
-	r = cnre_access_wait(client, acquire->access, deadline_ns, (struct cnre_access_repost){post_again, acquire});
-	if (r == 0)
-		r = cnre_view_resolve(client, acquire->access->object, cnre_clock_left_ns(deadline_ns), &base);
-	cnre_access_add_wait(client, name.layer, start_ns);
 	if (r == -ETIMEDOUT)
 		return give_up(acquire);
 	if (r == -EPIPE)
@@ -86,6 +75,30 @@ static int acquire_missing(struct acquire *acquire, struct cnre_access_name name
 	return cnre_access_take(client, acquire->access, name,
 				cnre_access_settle(client, name.layer, acquire->access) ? CNRE_JOINED : 0, base,
 				ret_expert);
+}
+
+static int acquire_missing(struct acquire *acquire, struct cnre_access_name name, int64_t timeout_ns, uint32_t word,
+			   struct cnre_expert *ret_expert)
+{
+	struct cnre *client = acquire->client;
+	int64_t start_ns = cnre_clock_now_ns();
+	int64_t deadline_ns = cnre_clock_deadline_ns(timeout_ns);
+	const char *base = NULL;
+	uint64_t waited_ns;
+	int r = cnre_access_judge(acquire->access, word); /* the first look, which remembers the generation */
+
+	CNRE_PROBE(acquire_miss, client->session, acquire->access->object, name.layer, name.expert);
+	cnre_access_add_misses(client, name.layer, 1);
+	if (r == 0 && timeout_ns != 0 && cnre_access_needs_post(&client->entry[acquire->access->object], word))
+		cnre_post_one(client, CNRE_REQUEST_LOAD, name.layer, acquire->access->object);
+	CNRE_CRASH_POINT("acquire-posted");
+	r = cnre_access_wait(client, acquire->access, deadline_ns, (struct cnre_access_repost){post_again, acquire});
+	if (r == 0)
+		r = cnre_view_resolve(client, acquire->access->object, cnre_clock_left_ns(deadline_ns), &base);
+	waited_ns = cnre_access_add_wait(client, name.layer, start_ns);
+	r = end_miss(acquire, name, r, base, ret_expert);
+	CNRE_PROBE(acquire_done, client->session, acquire->access->object, name.layer, name.expert, waited_ns, (int32_t)r);
+	return r;
 }
 
 /* A hit needs the manager only when the pool has grown since this process last asked. */
@@ -135,6 +148,7 @@ int cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t t
 
 int cnre_release(struct cnre *client, struct cnre_expert *expert)
 {
+	uint64_t lease;
 	uint32_t object;
 	int r = cnre_client_check(client);
 
@@ -144,11 +158,13 @@ int cnre_release(struct cnre *client, struct cnre_expert *expert)
 		return -EINVAL;
 	if (expert->lease == 0)
 		return 0;
-	r = cnre_lease_object(client, expert->lease, &object);
+	lease = expert->lease;
+	r = cnre_lease_object(client, lease, &object);
 	if (r < 0)
 		return r;
 	expert->lease = 0;
 	CNRE_CRASH_POINT("release-cookie-ended");
+	CNRE_PROBE(lease_released, client->session, object, lease);
 	return cnre_lease_lower(client, object);
 }
 

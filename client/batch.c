@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/crash.h"
+#include "base/probe.h"
 #include "client/admission.h"
 #include "client/connection.h"
 #include "client/hot.h"
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #define BATCH_CAPACITY_MIN 16u
+#define NO_INDEX UINT32_MAX
 
 /* ---- making and keeping ---- */
 
@@ -214,6 +216,11 @@ void cnre_batch_admit(struct cnre_batch *batch, uint64_t position)
 
 /* ---- taking ---- */
 
+static uint32_t expert_at(const struct cnre_batch *batch, uint32_t index)
+{
+	return batch->access[index].object - batch->client->layer[batch->layer].first_object;
+}
+
 /* Exactly one caller has an index at a time. */
 static int claim(struct cnre_access *access)
 {
@@ -238,11 +245,9 @@ static int is_claimed(const struct cnre_access *access)
 
 static void name_failed(struct cnre_batch *batch, uint32_t index, struct cnre_expert *ret_expert)
 {
-	const struct cnre *client = batch->client;
-
 	ret_expert->lease = 0;
 	ret_expert->layer = batch->layer;
-	ret_expert->expert = batch->access[index].object - client->layer[batch->layer].first_object;
+	ret_expert->expert = expert_at(batch, index);
 	ret_expert->index = index;
 }
 
@@ -254,9 +259,7 @@ static int hand_out(struct cnre_batch *batch, uint32_t index, int r, int64_t tim
 {
 	struct cnre *client = batch->client;
 	struct cnre_access *access = &batch->access[index];
-	struct cnre_access_name name = {.layer = batch->layer,
-					.expert = access->object - client->layer[batch->layer].first_object,
-					.index = index};
+	struct cnre_access_name name = {.layer = batch->layer, .expert = expert_at(batch, index), .index = index};
 	uint32_t flags = CNRE_WAS_RESIDENT;
 	const char *base = NULL;
 
@@ -296,10 +299,20 @@ static int is_ready_now(struct cnre_batch *batch, const struct cnre_access *acce
 	       cnre_word_state(cnre_ledger_load_state(&batch->client->entry[access->object])) == CNRE_STATE_READY;
 }
 
+/* The end of a wait that a probe saw begin; index NO_INDEX: it ended with none of them. */
+static void probe_done(const struct cnre_batch *batch, uint32_t index, uint64_t waited_ns, int r)
+{
+	uint32_t object = index == NO_INDEX ? NO_INDEX : batch->access[index].object;
+
+	CNRE_PROBE(acquire_done, batch->client->session, object, batch->layer, index == NO_INDEX ? NO_INDEX : expert_at(batch, index),
+		   waited_ns, (int32_t)r);
+}
+
 int cnre_batch_wait(struct cnre_batch *batch, uint32_t index, int64_t timeout_ns, struct cnre_expert *ret_expert)
 {
 	struct cnre_access *access;
 	int64_t start_ns, deadline_ns;
+	uint64_t waited_ns;
 	int r = check_batch(batch, ret_expert);
 
 	if (r < 0)
@@ -311,12 +324,15 @@ int cnre_batch_wait(struct cnre_batch *batch, uint32_t index, int64_t timeout_ns
 		return hand_out(batch, index, 0, timeout_ns, ret_expert);
 	start_ns = cnre_clock_now_ns();
 	deadline_ns = cnre_clock_deadline_ns(timeout_ns);
+	CNRE_PROBE(acquire_miss, batch->client->session, access->object, batch->layer, expert_at(batch, index));
 	r = cnre_admission_wait(batch, deadline_ns);
 	if (r == 0)
 		r = cnre_access_wait(batch->client, access, deadline_ns,
 				     (struct cnre_access_repost){cnre_batch_post, batch});
-	cnre_access_add_wait(batch->client, batch->layer, start_ns);
-	return hand_out(batch, index, r, cnre_clock_left_ns(deadline_ns), ret_expert);
+	waited_ns = cnre_access_add_wait(batch->client, batch->layer, start_ns);
+	r = hand_out(batch, index, r, cnre_clock_left_ns(deadline_ns), ret_expert);
+	probe_done(batch, index, waited_ns, r);
+	return r;
 }
 
 /*
@@ -356,8 +372,16 @@ static int find_ended(struct cnre_batch *batch, int gone, struct cnre_wait_word 
 	return 0;
 }
 
-/* 1 one ended, 0 nothing is left, -ETIMEDOUT. */
-static int wait_next(struct cnre_batch *batch, int64_t deadline_ns, uint32_t *ret_index, int *ret_status)
+/* Whichever comes first is waited for, so nobody knows yet which one. */
+static void probe_miss(const struct cnre_batch *batch, int *is_waiting)
+{
+	if (!*is_waiting)
+		CNRE_PROBE(acquire_miss, batch->client->session, NO_INDEX, batch->layer, NO_INDEX);
+	*is_waiting = 1;
+}
+
+/* 1 one ended, 0 nothing is left, -ETIMEDOUT. *is_waiting becomes 1 when it waits. */
+static int wait_next(struct cnre_batch *batch, int64_t deadline_ns, uint32_t *ret_index, int *ret_status, int *is_waiting)
 {
 	struct cnre_wait_word words[CNRE_WAIT_WORDS_MAX];
 	int gone = cnre_connection_is_gone(batch->client) ? -EPIPE : 0;
@@ -384,6 +408,7 @@ static int wait_next(struct cnre_batch *batch, int64_t deadline_ns, uint32_t *re
 			gone = -EPIPE;
 			continue;
 		}
+		probe_miss(batch, is_waiting);
 		if (may_spin &&
 		    cnre_wait_spin(batch->client, words, count < CNRE_WAIT_WORDS_MAX ? count : CNRE_WAIT_WORDS_MAX))
 			continue;
@@ -398,7 +423,8 @@ int cnre_batch_next(struct cnre_batch *batch, int64_t timeout_ns, struct cnre_ex
 {
 	int64_t start_ns, deadline_ns;
 	uint32_t index = 0, was_admitted;
-	int status = 0;
+	uint64_t waited_ns = 0;
+	int status = 0, is_waiting = 0;
 	int r = check_batch(batch, ret_expert);
 
 	if (r < 0)
@@ -407,15 +433,18 @@ int cnre_batch_next(struct cnre_batch *batch, int64_t timeout_ns, struct cnre_ex
 	was_admitted = atomic_load_explicit(&batch->admitted, memory_order_relaxed);
 	start_ns = cnre_clock_now_ns();
 	deadline_ns = cnre_clock_deadline_ns(timeout_ns);
+	if (!was_admitted)
+		probe_miss(batch, &is_waiting);
 	r = cnre_admission_wait(batch, deadline_ns);
 	if (r == 0)
-		r = wait_next(batch, deadline_ns, &index, &status);
+		r = wait_next(batch, deadline_ns, &index, &status, &is_waiting);
 	if (r < 0 || !was_admitted || (r == 1 && batch->access[index].missed))
-		cnre_access_add_wait(batch->client, batch->layer, start_ns);
-	if (r <= 0)
-		return r;
-	r = hand_out(batch, index, status, cnre_clock_left_ns(deadline_ns), ret_expert);
-	return r < 0 ? r : 1;
+		waited_ns = cnre_access_add_wait(batch->client, batch->layer, start_ns);
+	if (r == 1)
+		status = hand_out(batch, index, status, cnre_clock_left_ns(deadline_ns), ret_expert);
+	if (is_waiting)
+		probe_done(batch, r == 1 ? index : NO_INDEX, waited_ns, r == 1 ? status : r);
+	return r == 1 && status < 0 ? status : r;
 }
 
 int cnre_batch_end(struct cnre_batch *batch)

@@ -8,6 +8,7 @@
 #define CNRE_CLIENT_HOT_H
 
 #include "base/crash.h"
+#include "base/probe.h"
 #include "client/access.h"
 #include "client/admission.h"
 #include "client/map.h"
@@ -169,9 +170,13 @@ static inline void cnre_view_fill(const struct cnre *client, uint32_t object, co
 	}
 }
 
-/* Hands a READY access at `base` to the caller; on failure its lease is given back and the outputs are untouched. */
-static inline int cnre_access_take(struct cnre *client, const struct cnre_access *access, struct cnre_access_name name,
-				   uint32_t flags, const char *base, struct cnre_expert *ret_expert)
+/*
+ * Hands a READY access at `base` to the caller; on failure its lease is given back and the outputs are untouched. Inlined
+ * by force: with a probe in it the compiler would rather call it, which costs a hit an eighth more instructions.
+ */
+static inline __attribute__((always_inline)) int cnre_access_take(struct cnre *client, const struct cnre_access *access,
+								  struct cnre_access_name name, uint32_t flags,
+								  const char *base, struct cnre_expert *ret_expert)
 {
 	uint64_t lease;
 	int r = cnre_lease_name(client, access->object, access->position, &lease);
@@ -186,6 +191,7 @@ static inline int cnre_access_take(struct cnre *client, const struct cnre_access
 	ret_expert->expert = name.expert;
 	ret_expert->index = name.index;
 	ret_expert->flags = flags;
+	CNRE_PROBE(lease_taken, client->session, access->object, name.layer, name.expert, lease);
 	return 0;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cnre_kv_match: the longest run, leased, with everything of it that is still in files asked for. */
+#include "base/clock.h"
+#include "base/probe.h"
 #include "client/kv.h"
 #include "shm/access_log.h"
 
@@ -23,6 +25,7 @@ int cnre_kv_match(struct cnre_kv *kv, const int32_t *tokens, size_t count, const
 		.media = (const struct kv_media *)media,
 		.media_count = media_count,
 	};
+	int64_t begun_ns = CNRE_PROBE_ATTACHED(kv_match) ? cnre_clock_now_ns() : 0;
 	struct cnre_kv_chain *chain;
 	int covered = cnre_kv_query_check(&query);
 
@@ -38,5 +41,8 @@ int cnre_kv_match(struct cnre_kv *kv, const int32_t *tokens, size_t count, const
 		/* [KV14] relaxed: nobody else knows the chain yet. */
 		atomic_store_explicit(&chain->is_unposted, 1, memory_order_relaxed);
 	*ret_chain = chain;
+	if (begun_ns != 0)
+		CNRE_PROBE(kv_match, kv->client->session, (uint32_t)count, (uint32_t)covered,
+			   (uint64_t)(cnre_clock_now_ns() - begun_ns));
 	return covered;
 }

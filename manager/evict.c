@@ -4,6 +4,7 @@
 
 #include "base/crash.h"
 #include "manager/fence.h"
+#include "manager/probe.h"
 #include "shm/ledger.h"
 
 #include <errno.h>
@@ -39,6 +40,7 @@ int residency_evict(void *context, uint32_t owner)
 	CNRE_CRASH_POINT("evict-given");
 	cnre_counter_add(&manager->counters->evictions, 1);
 	cnre_counter_add(&manager->counters->bytes_evicted, slab_bytes_of(manager, owner));
+	probe_evict(manager, owner);
 	return 0;
 }
 

@@ -418,6 +418,12 @@ dev_t file_device(const struct file_table *table, uint32_t file)
 	return table->file[file].device;
 }
 
+ino_t file_inode(const struct file_table *table, uint32_t file)
+{
+	CNRE_CHECK(file < table->file_count);
+	return table->file[file].inode;
+}
+
 const char *file_path(const struct file_table *table, uint32_t file)
 {
 	CNRE_CHECK(file < table->file_count);

@@ -57,6 +57,7 @@ int file_is_direct(const struct file_table *table, uint32_t file);
 int file_is_prompt(const struct file_table *table, uint32_t file);
 int file_is_fuse(const struct file_table *table, uint32_t file);
 dev_t file_device(const struct file_table *table, uint32_t file);
+ino_t file_inode(const struct file_table *table, uint32_t file);
 const char *file_path(const struct file_table *table, uint32_t file); /* valid until file_table_close */
 
 /* Closes the descriptors of files on a device that are not pinned; the next file_pin opens them again. */

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/crash.h"
+#include "base/probe.h"
 #include "base/size.h"
 #include "shm/futex.h"
 #include "shm/ledger.h"
@@ -240,6 +241,7 @@ int kv_entry_evict(struct kv_namespace *space, uint32_t index)
 	CNRE_CRASH_POINT("kv-evict-given");
 	space->tally.evictions++;
 	cnre_counter_add(&space->store->manager->counters->kv_evictions, 1);
+	CNRE_PROBE(kv_evict, space->number, index, entry->bytes);
 	if (kv_is_on_disk(entry))
 		kv_entry_set(space, index, CNRE_STATE_ABSENT, CNRE_LOAD_OK, 1);
 	else

@@ -16,6 +16,7 @@
 #include "base/crash.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/probe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -233,10 +234,11 @@ static int settle(struct kv_copy *copy, int is_wanted)
 	return r;
 }
 
-static void count(struct kv_namespace *space, int r)
+static void count(struct kv_namespace *space, uint32_t index, uint64_t bytes, int r)
 {
 	struct cnre_counters *counters = space->store->manager->counters;
 
+	CNRE_PROBE(kv_publish, space->number, index, bytes, (int32_t)r);
 	if (r == 0) {
 		space->tally.published++;
 		cnre_counter_add(&counters->kv_published, 1);
@@ -253,7 +255,7 @@ void kv_publish_settle(struct kv_copy *copy, int is_wanted)
 	int r = settle(copy, is_wanted);
 
 	copy->space->store->copies--;
-	count(copy->space, r);
+	count(copy->space, copy->index, copy->block.bytes, r);
 	copy->ended(copy, r);
 	free(copy);
 }
@@ -387,7 +389,7 @@ int kv_publish_serve(struct kv_session *client)
 	r = begin(client, slot, &request);
 	if (r == 0 || r == -EAGAIN)
 		return r == 0;
-	count(client->space, r);
+	count(client->space, CNRE_KV_NONE, request.bytes, r);
 	client->pending &= ~(1ull << slot);
 	cnre_kv_channel_finish(client->channel, slot, r);
 	return 1;

@@ -4,9 +4,11 @@
 
 #include "base/clock.h"
 #include "base/crash.h"
+#include "base/probe.h"
 #include "manager/digest.h"
 #include "manager/metrics.h"
 #include "manager/prepare.h"
+#include "manager/probe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -60,6 +62,7 @@ static void publish(struct load *load)
 	CNRE_CRASH_POINT("publish-counted");
 	object_settle(entry, cnre_word_generation(object_word(entry)), CNRE_LOAD_OK, CNRE_STATE_READY);
 	CNRE_CRASH_POINT("publish-ready");
+	probe_publish(load);
 	note_failover(load);
 	load_free(load);
 }
@@ -84,6 +87,7 @@ void load_fail(struct load *load, int status)
 	struct manager *manager = load->manager;
 	struct cnre_entry *entry = entry_of(manager, load->owner);
 
+	probe_load_done(load, load->ended_ns, status);
 	object_note_attempt(entry, load, load->ended_ns);
 	load_note_last(load, load->ended_ns, status);
 	manager->residency->prefetched[load->owner] = 0;
@@ -93,6 +97,16 @@ void load_fail(struct load *load, int status)
 	CNRE_CRASH_POINT("fail-absent");
 	pool_give(manager->pool, load->place);
 	load_free(load);
+}
+
+/* On a worker thread. */
+static void hash_slab(struct load *load)
+{
+	int64_t begun_ns = CNRE_PROBE_ATTACHED(load_verify) ? cnre_clock_now_ns() : 0;
+
+	load->digest = digest_compute(load->slab, load->shape, &load->plan);
+	if (begun_ns != 0)
+		CNRE_PROBE(load_verify, load->number, (uint64_t)(cnre_clock_now_ns() - begun_ns));
 }
 
 /* On a worker thread. */
@@ -108,7 +122,7 @@ static void prepare_slab(struct worker_job *job)
 	if (load->catalog->view != NULL)
 		prepare_object(load->manager->prepare, load->catalog, load->object, &load->plan, load->slab);
 	if (load->is_hashed)
-		load->digest = digest_compute(load->slab, load->shape, &load->plan);
+		hash_slab(load);
 }
 
 static void slab_prepared(struct worker_job *job)
@@ -135,13 +149,14 @@ static void slab_prepared(struct worker_job *job)
 
 void load_arrived(struct load *load)
 {
+	probe_load_done(load, load->ended_ns, 0);
 	if (load->plan.move_count == 0 && load->catalog->view == NULL && !load->is_hashed)
 		publish(load);
 	else
 		worker_submit(load->manager->worker, &load->job);
 }
 
-static void fill(struct load *load, uint32_t owner, uint64_t place, int is_prefetch)
+static void fill(struct load *load, uint32_t owner, uint64_t place, enum load_kind kind)
 {
 	struct manager *manager = load->manager;
 	struct residency *residency = manager->residency;
@@ -158,7 +173,9 @@ static void fill(struct load *load, uint32_t owner, uint64_t place, int is_prefe
 	load->owner = owner;
 	load->place = place;
 	load->slab = pool_address(manager->pool, place);
-	load->is_prefetch = is_prefetch;
+	load->number = ++residency->loads_begun;
+	load->kind = kind;
+	load->is_prefetch = kind == LOAD_OF_PREFETCH;
 	load->is_hashed = manager->verifies_loads || residency->suspect[owner];
 	load->catalog = model->catalog;
 	load->object = owner - model->first_owner;
@@ -166,7 +183,7 @@ static void fill(struct load *load, uint32_t owner, uint64_t place, int is_prefe
 	model_plan(model->catalog, load->object, &load->plan);
 }
 
-int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is_prefetch)
+int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, enum load_kind kind)
 {
 	struct residency *residency = manager->residency;
 	const struct served_model *model = model_of(manager, owner);
@@ -180,8 +197,9 @@ int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is
 	CNRE_CRASH_POINT("load-slab-taken");
 	residency->free_load = load->next_free;
 	residency->loads_active++;
-	residency->prefetches_active += (uint32_t)is_prefetch;
-	fill(load, owner, place, is_prefetch);
+	fill(load, owner, place, kind);
+	residency->prefetches_active += (uint32_t)load->is_prefetch;
+	probe_admit(load);
 	r = drive_split(manager, model, owner - model->first_owner, &load->plan, &load->bans, &split);
 	CNRE_CHECK(r == 0); /* the drives were asked in this turn */
 	object_charge(manager, owner);
@@ -189,10 +207,11 @@ int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is
 	policy_add(residency->policy, owner);
 	object_mark_loading(entry_of(manager, owner), place, starter);
 	cnre_counter_set(&manager->counters->loads_in_flight, residency->loads_active);
-	residency->prefetched[owner] = (unsigned char)is_prefetch;
-	if (is_prefetch)
+	residency->prefetched[owner] = (unsigned char)load->is_prefetch;
+	if (load->is_prefetch)
 		cnre_counter_add(&manager->counters->prefetches_issued, 1);
 	CNRE_CRASH_POINT("load-loading");
+	probe_load_start(load, starter);
 	load_submit(load, &split);
 	CNRE_CRASH_POINT("load-submitted");
 	return 0;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "manager/fence.h"
+#include "manager/probe.h"
 
 #include <errno.h>
 
@@ -148,6 +149,7 @@ static int give_up(struct load *load, uint32_t drives, int64_t now_ns)
 	else
 		fail_late(load, now_ns);
 	load->is_late = 1;
+	probe_load_done(load, now_ns, -ETIMEDOUT);
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/crash.h"
+#include "base/probe.h"
 #include "manager/health.h"
 
 #include <errno.h>
@@ -47,6 +48,18 @@ static void fill_part(const struct load *load, const struct replica_part *from, 
 	}
 }
 
+static void probe_chunks(const struct load *load, const struct load_part *part)
+{
+	const struct loader *loader = load->manager->loader;
+
+	for (uint32_t i = 0; i < part->read.run_count && CNRE_PROBE_ATTACHED(load_chunk); i++) {
+		const struct loader_run *run = &part->read.run[i];
+
+		CNRE_PROBE(load_chunk, load->number, part->drive, loader_file_device(loader, run->file),
+			   loader_file_inode(loader, run->file), run->file_off, run->bytes);
+	}
+}
+
 static void submit_part(struct load *load, struct load_part *part)
 {
 	struct residency *residency = load->manager->residency;
@@ -55,6 +68,7 @@ static void submit_part(struct load *load, struct load_part *part)
 	residency->bytes_of_drive[part->drive] += part->bytes;
 	part->patience_ns = drive_patience_ns(load->manager, part->drive, residency->bytes_of_drive[part->drive]);
 	part->is_out = 1;
+	probe_chunks(load, part);
 	loader_submit(load->manager->loader, &part->read);
 }
 

@@ -590,6 +590,16 @@ const char *loader_file_path(const struct loader *loader, uint32_t file)
 	return file_path(loader->files, file);
 }
 
+uint64_t loader_file_device(const struct loader *loader, uint32_t file)
+{
+	return file_device(loader->files, file);
+}
+
+uint64_t loader_file_inode(const struct loader *loader, uint32_t file)
+{
+	return file_inode(loader->files, file);
+}
+
 void loader_let_go(struct loader *loader, uint32_t drive)
 {
 	CNRE_CHECK(drive < loader->drive_count);

@@ -135,6 +135,8 @@ uint32_t loader_drives(const struct loader *loader); /* with files */
 uint32_t loader_drive_of(const struct loader *loader, uint32_t file);
 void loader_get_drive(const struct loader *loader, uint32_t drive, struct loader_drive_status *ret_status);
 const char *loader_file_path(const struct loader *loader, uint32_t file); /* valid until loader_close */
+uint64_t loader_file_device(const struct loader *loader, uint32_t file); /* as of stat(2) */
+uint64_t loader_file_inode(const struct loader *loader, uint32_t file);
 /* Closes the descriptors of a drive's files that no read uses: one that failed can then be unmounted, and opened anew. */
 void loader_let_go(struct loader *loader, uint32_t drive);
 /* When the oldest read in flight on the drive of this file was submitted, for time-outs; INT64_MAX: none in flight. */

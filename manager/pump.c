@@ -3,6 +3,7 @@
 #include "manager/residency_inner.h"
 
 #include "base/clock.h"
+#include "manager/probe.h"
 #include "manager/reservation.h"
 
 #include <errno.h>
@@ -79,9 +80,11 @@ static int pump_slot(struct manager *manager, uint32_t slot)
 		if (answer != DRIVE_READY)
 			continue;
 		starter = queue_starter(queue, owner);
-		r = load_begin(manager, owner, starter, 0);
-		if (r < 0)
+		r = load_begin(manager, owner, starter, LOAD_OF_DEMAND);
+		if (r < 0) {
+			probe_reject(manager, owner, PROBE_NO_ROOM);
 			return r;
+		}
 		queue_remove(queue, owner);
 		queue_served(queue, slot);
 		return 1;
@@ -123,6 +126,16 @@ static int pump_demand(struct manager *manager)
 	return r < 0 ? r : 0;
 }
 
+/* One prefetch whose drive is not busy: 0 begun, or why not. */
+static enum probe_reason begin_prefetch(struct manager *manager, uint32_t owner, enum drive_answer answer)
+{
+	if (answer == DRIVE_HANGS)
+		return PROBE_DRIVE_HANGS;
+	if (!evict_pays(manager, owner))
+		return PROBE_NOT_PREFERRED;
+	return load_begin(manager, owner, 0, LOAD_OF_PREFETCH) < 0 ? PROBE_NO_ROOM : PROBE_NOT_REJECTED;
+}
+
 /*
  * Prefetch: only when no demand waits but for drives that do not answer, and never more than half of the loads that may
  * be in flight. Those for such drives are dropped: the next visit asks anew. So are those for which somebody would have to
@@ -138,12 +151,15 @@ static void pump_prefetch(struct manager *manager)
 	       queue_demand_count(residency->queue) <= residency->held_demands &&
 	       (owner = queue_first_prefetch(residency->queue)) != QUEUE_NONE) {
 		enum drive_answer answer = ask_drives(manager, owner);
+		enum probe_reason reason;
 
 		if (answer == DRIVE_BUSY)
 			return;
 		queue_remove(residency->queue, owner);
-		if (answer != DRIVE_HANGS && evict_pays(manager, owner) && load_begin(manager, owner, 0, 1) == 0)
+		reason = begin_prefetch(manager, owner, answer);
+		if (reason == PROBE_NOT_REJECTED)
 			continue;
+		probe_reject(manager, owner, reason);
 		cnre_counter_add(&manager->counters->prefetches_dropped, 1);
 		refusals++;
 	}
@@ -185,12 +201,17 @@ int pump_idle(struct manager *manager, uint32_t owner, uint32_t own)
 	case DRIVE_BUSY:
 		return 0;
 	case DRIVE_HANGS:
+		probe_reject(manager, owner, PROBE_DRIVE_HANGS);
 		return -EIO;
 	case DRIVE_READY:
 		break;
 	}
 	r = evict_find_room(manager, owner);
-	return r < 0 ? r : load_begin(manager, owner, 0, 0) == 0 ? 1 : -ENOSPC;
+	if (r == 0)
+		r = load_begin(manager, owner, 0, LOAD_OF_NOBODY) == 0 ? 1 : -ENOSPC;
+	if (r < 0)
+		probe_reject(manager, owner, r == -EBUSY ? PROBE_NOT_PREFERRED : PROBE_NO_ROOM);
+	return r;
 }
 
 /* ---- drives that do not answer ---- */
@@ -257,6 +278,7 @@ static int64_t expire_demands_of(struct manager *manager, uint32_t slot, int64_t
 		}
 		queue_remove(residency->queue, owner);
 		residency->moved_ns[owner] = 0;
+		probe_reject(manager, owner, PROBE_DRIVE_HANGS);
 		object_fail(manager, entry_of(manager, owner), CNRE_LOAD_ETIMEDOUT);
 		cnre_counter_add(&manager->counters->loads_timed_out, 1);
 	}

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "manager/feed.h"
+#include "manager/probe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,9 +51,13 @@ int residency_request(struct manager *manager, struct session *session, uint32_t
 		/* What the client gave up waiting for may still fill its list, while a drive hangs: an honest demand has room. */
 		if (!accepted && drop_unleased(manager, session->slot) > 0)
 			accepted = queue_push_demand(residency->queue, &client, owner);
+		if (!accepted)
+			probe_reject(manager, owner, PROBE_QUEUE_FULL);
 	} else if (queue_prefetch_count(residency->queue) >= RESIDENCY_PREFETCH_QUEUE_MAX ||
-		   !queue_push_prefetch(residency->queue, session->slot, owner))
+		   !queue_push_prefetch(residency->queue, session->slot, owner)) {
 		cnre_counter_add(&manager->counters->prefetches_dropped, 1);
+		probe_reject(manager, owner, PROBE_QUEUE_FULL);
+	}
 	cnre_counter_set(&manager->counters->loads_queued, queue_count(residency->queue));
 	return accepted;
 }

@@ -37,6 +37,9 @@ struct load_error {
 	uint64_t off;
 };
 
+/* Whom a load is for; cnre-probes(7) shows the numbers. */
+enum load_kind { LOAD_OF_DEMAND, LOAD_OF_PREFETCH, LOAD_OF_NOBODY };
+
 /* One object on its way from the drives. As many as reads in flight may be (R16): a slab is taken only with one of these. */
 struct load {
 	struct load_part part[REPLICA_PARTS_MAX];
@@ -52,6 +55,8 @@ struct load {
 	uint64_t digest; /* where is_hashed, once the worker is done */
 	uint64_t place;
 	uint32_t owner;
+	uint32_t number;            /* in the order of their beginnings, for probes; wraps */
+	enum load_kind kind;        /* as it began */
 	int is_prefetch, is_hashed;
 	int is_reading;             /* parts are out */
 	int is_waiting;             /* another replica shall be read, and its drive has no room yet */
@@ -80,6 +85,7 @@ struct residency {
 	struct load *load; /* as many as the first budget allows in flight */
 	uint32_t load_count;
 	struct load *free_load;
+	uint32_t loads_begun;                       /* since this manager started; wraps */
 	uint32_t loads_active, prefetches_active;
 	uint32_t loads_waiting;                     /* those that are */
 	uint32_t loads_of_drive[LOADER_DRIVES_MAX]; /* with a part out there */
@@ -181,7 +187,7 @@ int evict_take_slab(struct manager *manager, uint32_t owner, uint64_t *ret_place
 
 int load_open_all(struct manager *manager, uint32_t loads_max);
 /* Begins the load of an ABSENT object: 0, or -ENOSPC when no slab can be had now. After pump.c has asked the drives. */
-int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, int is_prefetch);
+int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, enum load_kind kind);
 void load_note_last(const struct load *load, int64_t ended_ns, int status); /* for cnrectl why */
 void load_arrived(struct load *load);          /* every byte is there */
 void load_fail(struct load *load, int status); /* no replica is left */

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "base/size.h"
 #include "manager/adopt.h"
 #include "manager/bell.h"
@@ -628,6 +629,7 @@ static void sleep_until_needed(struct manager *manager)
 void serve_run(struct manager *manager)
 {
 	bell_awake(manager->bell);
+	CNRE_PROBE(restart, manager->state->epoch, (uint32_t)(manager->adopted != 0));
 	while (!manager->stopping)
 		if (!turn(manager) && !manager->stopping)
 			sleep_until_needed(manager);

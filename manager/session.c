@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "base/size.h"
 #include "manager/bell.h"
 #include "manager/channel.h"
@@ -629,6 +630,20 @@ static void cleaned_up(struct worker_job *job)
 	free(session);
 }
 
+/* For the probe only: how many leases ended with it; the segment stays until clean_up. */
+static void probe_leases(const struct session *session)
+{
+	uint64_t leases = 0;
+
+	if (!CNRE_PROBE_ATTACHED(lease_revoked))
+		return;
+	for (uint32_t i = 0; i < session->model->catalog->object_count; i++)
+		/* [E6] relaxed: a statistic, of a client that may still write. */
+		leases += CNRE_LEDGER_LEASES(atomic_load_explicit(&session->ledger->word[i], memory_order_relaxed));
+	if (leases > 0)
+		CNRE_PROBE(lease_revoked, session->number, (uint32_t)session->peer.pid, leases);
+}
+
 void session_end(struct session *session, int died)
 {
 	struct manager *manager = session->manager;
@@ -644,6 +659,7 @@ void session_end(struct session *session, int died)
 	/* Off the scan list: its leases hold nothing any more. */
 	leave(session);
 	CNRE_CRASH_POINT("end-left");
+	probe_leases(session);
 	residency_forget_session(manager, session->slot);
 	state_leave_session(manager, session);
 	if (!session->is_settled && session->model->catalog->object_count <= SURVEY_WORDS_PER_TURN)

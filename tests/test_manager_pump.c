@@ -68,11 +68,11 @@ int load_has_room(const struct manager *of, const struct replica_split *split)
 	return in_flight[split->part[0].drive] < room;
 }
 
-int load_begin(struct manager *of, uint32_t owner, uint32_t starter, int is_prefetch)
+int load_begin(struct manager *of, uint32_t owner, uint32_t starter, enum load_kind kind)
 {
 	struct load *taken = residency.free_load;
 
-	(void)is_prefetch;
+	(void)kind;
 	residency.free_load = taken->next_free;
 	taken->owner = owner;
 	residency.loads_active++;

@@ -14,7 +14,7 @@ for object in "$objects"/{base,shm,client,client/colibri}/*.o; do
 	[ -e "$object" ] || continue
 	while read -r name; do
 		[[ $name == cnre_* ]] || complain "${object#"$objects"/}: $name does not begin with cnre_"
-	done < <(visible "$object" | grep -vE '^(__asan|__ubsan|__odr_asan|__tsan)')
+	done < <(visible "$object" | grep -vE '^(__asan|__ubsan|__odr_asan|__tsan|_\.stapsdt)')
 done
 for object in "$objects"/{policy,model,manager,gpu,kvstore}/*.o; do
 	[ -e "$object" ] || continue
@@ -24,6 +24,6 @@ for object in "$objects"/{policy,model,manager,gpu,kvstore}/*.o; do
 		word=${name%%_*}
 		[ "$name" = main ] || [[ $modules == *" $word "* || $modules == *" ${word%s} "* ]] ||
 			complain "${object#"$objects"/}: $name begins with no module of $folder/"
-	done < <(visible "$object" | grep -vE '^(__asan|__ubsan|__odr_asan|__tsan)')
+	done < <(visible "$object" | grep -vE '^(__asan|__ubsan|__odr_asan|__tsan|_\.stapsdt)')
 done
 exit $bad
