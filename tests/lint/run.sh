@@ -70,6 +70,7 @@ lint abi tests/lint/abi.sh client/cnre/cnre.h client/libcnre.map "$build/libcnre
 lint readme tests/lint/readme.sh
 lint marks tests/lint/marks.sh
 lint manuals tests/lint/manuals.sh doc/man/*.[1-8] "$build/cnre-counters.7"
+lint probes tests/lint/probes.sh doc/man/cnre-probes.7 base/probes.def "$build/cnre-managerd" "$build/libcnre.so"
 lint units tests/lint/units.sh systemd
 lint scripts scripts
 lint format format

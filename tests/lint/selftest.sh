@@ -87,6 +87,31 @@ output=$(abi both both hidden)
 status=$?
 expect 'abi/hidden' 'in the version script, not exported by the library: cnre_close cnre_open' $status "$output"
 
+# A program with two probes, a page of them, and pages that are wrong.
+printf '#include "base/probe.h"\nint main(int n, char **v) {(void)v; CNRE_PROBE(admit, n + 0u, n + 1u, n + 2u, 3u);\nCNRE_PROBE(kv_match, n + 0u, n + 1u, n + 2u, n + 3ull); return 0;}\n' >"$work/probed.c"
+${CC:-cc} -std=gnu11 -I"$lints/../.." -o "$work/probed" "$work/probed.c" "$lints/../../base/probe.c"
+probed() # a line of the subsection Library
+{
+	printf '.Ss Manager\n.It Fn admit "u32 a" "u32 b" "u32 c" "u32 d"\n.It Fn kv_match "u32 a" "u32 b" "u32 c" "u64 d"\n.Ss Library\n.It Fn admit "u32 a" "u32 b" "u32 c" "u32 d"\n%s\n' "$1" >"$work/probes.7"
+	"$lints/probes.sh" "$work/probes.7" "$work/probes.def" "$work/probed" "$work/probed" 2>&1
+}
+printf 'CNRE_PROBE_NAME(%s)\n' 'admit, 4' 'admit, 4' 'kv_match, 4' 'kv_match, 4' >"$work/probes.def"
+output=$(probed '.It Fn kv_match "u32 a" "u32 b" "u32 c" "u64 d"')
+status=$?
+expect 'probes/good' nothing $status "$output"
+output=$(probed '')
+status=$?
+expect 'probes/undocumented' 'nothing under Library about kv_match' $status "$output"
+output=$(probed '.It Fn kv_match "u32 a" "u32 b" "u32 c"')
+status=$?
+expect 'probes/too few arguments' 'kv_match is "kv_match u32 u32 u32", but "kv_match u32 u32 u32 u64"' $status "$output"
+output=$(probed '.It Fn kv_match "u32 a" "u32 b" "u64 c" "u64 d"')
+status=$?
+expect 'probes/another type' 'kv_match is "kv_match u32 u32 u64 u64", but' $status "$output"
+output=$(probed '.It Fn kv_lost "u32 a"')
+status=$?
+expect 'probes/not there' 'kv_lost is not in ' $status "$output"
+
 # Written here so that these marks stand in no file.
 mkdir "$work/marks"
 marks() { printf '%s\n' "$1" >"$work/marks/file.c" && (cd "$work/marks" && "$lints/marks.sh" 2>&1); }
