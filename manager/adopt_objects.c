@@ -13,6 +13,7 @@ static int adopt_resident(struct manager *manager, uint32_t owner)
 	object_charge(manager, owner);
 	policy_add(manager->residency->policy, owner);
 	object_count(manager, owner, 1);
+	layer_count_of(manager, owner)->adopted++;
 	return 0;
 }
 
@@ -52,16 +53,20 @@ static int adopt_evicting(struct manager *manager, uint32_t owner)
 }
 
 /*
- * A load is counted before its READY and an eviction after its ABSENT: whoever was killed in between had counted bytes as
- * loaded that are not resident. They count as evicted, so that loaded - evicted is what is resident.
+ * A load is counted before its READY and an eviction after its ABSENT: whoever was killed in between had counted as loaded
+ * what is not resident. It counts as evicted, so that loaded - evicted is what is resident, in bytes and in experts.
  */
-static void balance_bytes(struct manager *manager)
+static void balance(struct manager *manager)
 {
 	struct cnre_counters *counters = manager->counters;
 	uint64_t loaded_bytes = cnre_counter_get(&counters->bytes_loaded), used_bytes = manager->residency->used_bytes;
+	uint64_t admitted = cnre_counter_get(&counters->loads), resident = cnre_counter_get(&counters->resident_objects);
 
 	if (loaded_bytes >= used_bytes && loaded_bytes - used_bytes > cnre_counter_get(&counters->bytes_evicted))
 		cnre_counter_set(&counters->bytes_evicted, loaded_bytes - used_bytes);
+	cnre_counter_set(&counters->admissions, admitted); /* whoever was killed between the two, or knew only one of them */
+	if (admitted >= resident && admitted - resident > cnre_counter_get(&counters->evictions))
+		cnre_counter_set(&counters->evictions, admitted - resident);
 }
 
 int residency_adopt(struct manager *manager)
@@ -83,7 +88,9 @@ int residency_adopt(struct manager *manager)
 			break;
 		}
 	}
-	if (r == 0)
-		balance_bytes(manager);
+	if (r == 0) {
+		balance(manager);
+		layer_counts_adopted(manager);
+	}
 	return r;
 }

@@ -122,6 +122,8 @@ static uint32_t follow_share(struct session *session, uint32_t words_left, uint3
 	if (share < CHANNEL_LOG_SHARE_MIN)
 		share = CHANNEL_LOG_SHARE_MIN;
 	count = follow_log(session, share);
+	if (count > 0)
+		session->heard_ns = cnre_clock_now_ns();
 	session->manager->log_has_more |= count == share;
 	session->manager->log_words += count;
 	return count;

@@ -188,8 +188,6 @@ static int answer_question(struct manager *manager, const struct peer *peer, con
 
 	if (strcmp(verb, "status") == 0)
 		answer->json = report_status(manager);
-	else if (strcmp(verb, "layers") == 0)
-		answer->json = report_layers(manager);
 	else if (strcmp(verb, "drives") == 0)
 		answer->json = report_drives(manager);
 	else if (strcmp(verb, "experts") == 0)
@@ -321,14 +319,17 @@ static void send_survey(struct survey_question *question, const char *text, size
 /* 1: the request is about what must be counted first, and the question waits. */
 static int wait_for_survey(struct manager *manager, struct peer *peer, const json_t *request, uint32_t id)
 {
+	static const char *const verbs[] = {[SURVEY_STATS] = "stats", [SURVEY_CLIENTS] = "clients", [SURVEY_LAYERS] = "layers"};
 	const char *verb = json_string_value(json_object_get(request, "verb"));
 
-	if (verb == NULL || (strcmp(verb, "stats") != 0 && strcmp(verb, "clients") != 0))
-		return 0;
-	peer->question = (struct survey_question){
-		.kind = strcmp(verb, "stats") == 0 ? SURVEY_STATS : SURVEY_CLIENTS, .id = id, .answer = send_survey};
-	survey_ask(manager, &peer->question);
-	return 1;
+	for (size_t kind = 0; verb != NULL && kind < CNRE_COUNT_OF(verbs); kind++) {
+		if (strcmp(verb, verbs[kind]) != 0)
+			continue;
+		peer->question = (struct survey_question){.kind = (enum survey_kind)kind, .id = id, .answer = send_survey};
+		survey_ask(manager, &peer->question);
+		return 1;
+	}
+	return 0;
 }
 
 static void pause_after(struct manager *manager, int64_t begun_ns)

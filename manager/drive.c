@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "manager/metrics.h"
 #include "manager/residency.h"
 #include "manager/settings.h"
 #include "manager/stall.h"
@@ -207,6 +208,8 @@ void drive_read_done(struct manager *manager, uint32_t number, const struct load
 	drive->bytes += read->bytes_read;
 	drive->reads++;
 	drive->read_ns += read->completed_ns - read->submitted_ns;
+	histogram_add(&drive->read_times, read->completed_ns - read->submitted_ns);
+	metrics_read_done(manager, number, read->completed_ns - read->submitted_ns);
 	if (status == -ECANCELED)
 		return;
 	if (status < 0) {

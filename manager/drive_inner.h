@@ -9,6 +9,7 @@
 
 #include "manager/drive.h"
 #include "manager/health.h"
+#include "manager/histogram.h"
 #include "manager/loop.h"
 #include "manager/worker.h"
 
@@ -56,6 +57,7 @@ struct drive {
 	int is_replicated;                    /* holds a shard that lies on another drive too */
 	uint64_t bytes, reads, left, errors[DRIVE_ERRORS];
 	int64_t read_ns;                      /* from submission to completion, over reads */
+	struct histogram read_times;          /* each of them */
 	struct drive_probe probe;
 	struct drive_reach reach;
 };

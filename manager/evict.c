@@ -33,13 +33,15 @@ int residency_evict(void *context, uint32_t owner)
 	object_settle(entry, generation + 1, CNRE_LOAD_OK, CNRE_STATE_ABSENT);
 	CNRE_CRASH_POINT("evict-absent");
 	policy_remove(manager->residency->policy, owner);
-	manager->residency->prefetched[owner] = 0;
+	object_judge_prefetch(manager, owner, PREFETCH_WASTED);
 	object_discharge(manager, owner);
 	object_count(manager, owner, -1);
 	pool_give(manager->pool, object_place(entry));
 	CNRE_CRASH_POINT("evict-given");
 	cnre_counter_add(&manager->counters->evictions, 1);
 	cnre_counter_add(&manager->counters->bytes_evicted, slab_bytes_of(manager, owner));
+	layer_count_of(manager, owner)->evictions++;
+	layer_count_of(manager, owner)->bytes_evicted += slab_bytes_of(manager, owner);
 	probe_evict(manager, owner);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "manager/history.h"
+#include "manager/layer_count.h"
 #include "manager/metrics.h"
 #include "manager/residency.h"
 #include "manager/session.h"
@@ -46,6 +47,7 @@ struct visits {
 };
 
 struct feed_client {
+	struct histogram wait;       /* of visits that missed */
 	uint32_t layer_count;
 	struct visits visits[];
 };
@@ -188,6 +190,13 @@ static struct visits *visits_of(struct session *session, uint32_t layer)
 	return &session->feed->visits[layer];
 }
 
+static void note_wait(struct manager *manager, struct session *session, uint32_t layer, int64_t wait_ns)
+{
+	histogram_add(&session->feed->wait, wait_ns);
+	histogram_add(&manager->layer_counts->layer[session->model->first_layer + layer].wait, wait_ns);
+	metrics_visit_waited(manager, session, wait_ns);
+}
+
 /*
  * The visit before is over: what its callers waited has been added to the account since, for the account is written when
  * a wait ends, and this visit's have just begun: its lookups are logged before any waits. Misses are counted from the log,
@@ -205,7 +214,7 @@ static void end_visit(struct manager *manager, struct session *session, uint32_t
 		tuner_visit(feed->tuner, residency_policy(manager), session->model->first_layer + layer, physical,
 			    (double)wait_us);
 		if (visits->misses > 0)
-			metrics_visit_waited(manager, session, (int64_t)wait_us * 1000);
+			note_wait(manager, session, layer, (int64_t)wait_us * 1000);
 		if (trace_layer(feed, session, layer) != RECORDED_NONE)
 			record(feed, session, RECORD_WAIT, trace_layer(feed, session, layer), physical, wait_us);
 	}
@@ -270,7 +279,7 @@ void feed_access(struct manager *manager, struct session *session, uint32_t obje
 	}
 	history_count(feed->history, owner, 1);
 	record(feed, session, RECORD_ACCESS, object, (uint64_t)hit, 0);
-	residency_access(manager, owner);
+	residency_access(manager, owner, hit);
 }
 
 void feed_token_end(struct manager *manager, struct session *session, uint32_t token_count)
@@ -444,8 +453,15 @@ void feed_get_layer(const struct manager *manager, const struct served_model *mo
 	const struct feed *feed = manager->feed;
 	const struct counted *counted = &feed->layer[model->first_layer + layer];
 
-	*ret_layer = (struct feed_layer){.accesses = counted->accesses, .misses = counted->misses};
+	*ret_layer = (struct feed_layer){.accesses = counted->accesses,
+					 .misses = counted->misses,
+					 .distances = curves_distances(feed->curves, model->first_layer + layer)};
 	tuner_get_layer(feed->tuner, model->first_layer + layer, &ret_layer->waits);
+}
+
+const struct histogram *feed_client_wait(const struct feed_client *client)
+{
+	return client == NULL || client->wait.count == 0 ? NULL : &client->wait;
 }
 
 uint64_t feed_tokens(const struct manager *manager)

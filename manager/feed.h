@@ -27,6 +27,7 @@
 
 struct feed;
 struct feed_client;
+struct histogram;
 struct session;
 
 /* After the models are known, before residency_open, which wants the history. 0 or -errno with one line. */
@@ -65,11 +66,14 @@ enum feed_recording { FEED_RECORDING_NONE, FEED_RECORDING_ON, FEED_RECORDING_END
 enum feed_recording feed_record_status(const struct manager *manager, struct recorder_status *ret_status);
 
 struct feed_layer {
-	uint64_t accesses, misses;   /* since the manager started; misses: not resident when looked up, joins included */
+	uint64_t accesses, misses;   /* whose log was read; misses: not resident when looked up, joins included */
+	const struct curve_distances *distances; /* of these, between experts of the layer */
 	struct tuner_layer waits;    /* of visits; its misses are physical */
 };
 void feed_get_layer(const struct manager *manager, const struct served_model *model, uint32_t layer,
 		    struct feed_layer *ret_layer);
+/* What the visits of a client waited that missed; NULL: there was none yet. */
+const struct histogram *feed_client_wait(const struct feed_client *client); /* NULL is fine */
 uint64_t feed_tokens(const struct manager *manager); /* that clients said were done, since the manager started; input */
 /* Of recent accesses, the share that would miss with so many slots in the layer; 0..1, NaN: none were seen. */
 double feed_miss_share(const struct manager *manager, const struct served_model *model, uint32_t layer, uint32_t slots);

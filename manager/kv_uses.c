@@ -19,16 +19,19 @@ static void count_use(struct kv_session *client, uint32_t index, uint32_t tokens
 	struct kv_namespace *space = client->space;
 	const struct cnre_kv_entry *entry = &space->entry[index];
 	struct kv_note *note = &space->note[index];
+	uint64_t avoided_ns;
 
 	if (tokens > entry->token_count)
 		tokens = entry->token_count;
+	avoided_ns = entry->compute_ns / entry->token_count * tokens;
 	kv_use_add(&note->use, 1, cnre_clock_now_ns());
 	note->uses++;
 	note->used_tokens += tokens;
 	space->tally.matches += entry->position == 0;
 	space->tally.hit_tokens += tokens;
-	space->tally.avoided_ns += entry->compute_ns / entry->token_count * tokens;
+	space->tally.avoided_ns += avoided_ns;
 	cnre_counter_add(&space->store->manager->counters->kv_hit_tokens, tokens);
+	cnre_counter_add(&space->store->manager->counters->kv_avoided_ns, avoided_ns);
 	kv_uses_hold(client, index);
 }
 

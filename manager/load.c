@@ -47,6 +47,13 @@ void load_note_last(const struct load *load, int64_t ended_ns, int status)
 	};
 }
 
+static void count_load(struct layer_count *layer, const struct load *load)
+{
+	layer->loads++;
+	layer->bytes_loaded += slab_bytes_of(load->manager, load->owner);
+	histogram_add(&layer->service, load->ended_ns - load->begun_ns);
+}
+
 static void publish(struct load *load)
 {
 	struct manager *manager = load->manager;
@@ -54,8 +61,10 @@ static void publish(struct load *load)
 
 	object_count(manager, load->owner, 1);
 	cnre_counter_add(&manager->counters->loads, 1);
+	cnre_counter_add(&manager->counters->admissions, 1);
 	cnre_counter_add(&manager->counters->bytes_loaded, slab_bytes_of(manager, load->owner));
 	cnre_counter_add(&manager->counters->service_ns, (uint64_t)(load->ended_ns - load->begun_ns));
+	count_load(layer_count_of(manager, load->owner), load);
 	metrics_load_done(manager, load->owner, load->ended_ns - load->begun_ns);
 	object_note_attempt(entry, load, load->ended_ns);
 	load_note_last(load, load->ended_ns, 0);
@@ -85,15 +94,14 @@ static enum cnre_load_error error_class(int status)
 void load_fail(struct load *load, int status)
 {
 	struct manager *manager = load->manager;
-	struct cnre_entry *entry = entry_of(manager, load->owner);
 
 	probe_load_done(load, load->ended_ns, status);
-	object_note_attempt(entry, load, load->ended_ns);
+	object_note_attempt(entry_of(manager, load->owner), load, load->ended_ns);
 	load_note_last(load, load->ended_ns, status);
-	manager->residency->prefetched[load->owner] = 0;
+	object_judge_prefetch(manager, load->owner, PREFETCH_FAILED);
 	policy_remove(manager->residency->policy, load->owner);
 	object_discharge(manager, load->owner);
-	object_fail(manager, entry, error_class(status));
+	object_fail(manager, load->owner, error_class(status));
 	CNRE_CRASH_POINT("fail-absent");
 	pool_give(manager->pool, load->place);
 	load_free(load);
@@ -207,9 +215,8 @@ int load_begin(struct manager *manager, uint32_t owner, uint32_t starter, enum l
 	policy_add(residency->policy, owner);
 	object_mark_loading(entry_of(manager, owner), place, starter);
 	cnre_counter_set(&manager->counters->loads_in_flight, residency->loads_active);
-	residency->prefetched[owner] = (unsigned char)load->is_prefetch;
 	if (load->is_prefetch)
-		cnre_counter_add(&manager->counters->prefetches_issued, 1);
+		object_prefetch(manager, owner);
 	CNRE_CRASH_POINT("load-loading");
 	probe_load_start(load, starter);
 	load_submit(load, &split);

@@ -122,11 +122,10 @@ static void move(struct load *load, int64_t now_ns)
 static void fail_late(struct load *load, int64_t now_ns)
 {
 	struct manager *manager = load->manager;
-	struct cnre_entry *entry = entry_of(manager, load->owner);
 
-	object_note_attempt(entry, load, now_ns);
+	object_note_attempt(entry_of(manager, load->owner), load, now_ns);
 	load_note_last(load, now_ns, -ETIMEDOUT);
-	object_fail(manager, entry, CNRE_LOAD_ETIMEDOUT);
+	object_fail(manager, load->owner, CNRE_LOAD_ETIMEDOUT);
 	cnre_counter_add(&manager->counters->loads_timed_out, 1);
 }
 
@@ -141,7 +140,7 @@ static int give_up(struct load *load, uint32_t drives, int64_t now_ns)
 		return r;
 	pool_pass(manager->pool, load->place, FENCE_OWNER); /* the object may get another slab; nobody can evict this one */
 	policy_remove(residency->policy, load->owner); /* its slab stays charged; it may be loaded again beside it */
-	residency->prefetched[load->owner] = 0;
+	object_judge_prefetch(manager, load->owner, PREFETCH_FAILED);
 	residency->prefetches_active -= (uint32_t)load->is_prefetch;
 	load->is_prefetch = 0;
 	if (can_move(load, drives, REPLICA_DEGRADED, now_ns)) /* one that failed lately is better than an error */

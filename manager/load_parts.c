@@ -270,6 +270,7 @@ static void part_done(struct loader_read *read, int status)
 	residency->loads_of_drive[part->drive]--;
 	residency->bytes_of_drive[part->drive] -= part->bytes;
 	cnre_counter_add(&manager->counters->bytes_read, read->bytes_read);
+	layer_count_of(manager, load->owner)->bytes_read += read->bytes_read;
 	cnre_counter_add(&manager->counters->read_retries, read->retries);
 	if (part->is_late)
 		stall_end(&residency->stalls, part->drive);

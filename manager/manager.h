@@ -22,6 +22,7 @@
 struct bell;
 struct fences;
 struct kv_store;
+struct layer_counts;
 struct digest_table;
 struct drives;
 struct feed;
@@ -84,6 +85,7 @@ struct manager {
 	uint32_t buffered_drives;         /* bit by drive: that it refuses O_DIRECT was said */
 	struct drives *drives;            /* which of them serve, and how they do */
 	struct feed *feed;                /* who learns from what clients did */
+	struct layer_counts *layer_counts; /* what is counted by layer; NULL: nothing is */
 	struct residency *residency;
 	struct session_table *sessions;
 	struct survey *survey;

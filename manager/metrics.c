@@ -104,10 +104,13 @@ void metrics_load_done(struct manager *manager, uint32_t owner, int64_t service_
 	while (--i > 0 && manager->model[i].first_owner > owner)
 		;
 	model = &manager->model[i];
-	i = model->first_layer + model->catalog->object[owner - model->first_owner].layer;
-	metrics->layer[i].loads++;
-	metrics->layer[i].service_ns += (uint64_t)service_ns;
 	metrics_observe(&metrics->service[model->number], service_ns);
+}
+
+void metrics_read_done(struct manager *manager, uint32_t drive, int64_t ns)
+{
+	if (manager->metrics != NULL)
+		metrics_observe(&manager->metrics->read[drive], ns);
 }
 
 void metrics_visit_waited(struct manager *manager, const struct session *session, int64_t wait_ns)
@@ -165,18 +168,12 @@ static int start(struct metrics *metrics, const struct settings *settings, char 
 
 static int make(struct metrics *metrics, struct manager *manager)
 {
-	uint32_t layers = 0;
 	struct timespec now;
 
 	metrics->manager = manager;
 	metrics->socket.fd = metrics->socket.lock_fd = -1;
-	for (uint32_t i = 0; i < manager->model_count; i++)
-		layers += manager->model[i].catalog->layer_count;
-	metrics->layer = calloc(layers, sizeof *metrics->layer);
 	metrics->asked = (struct loop_source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .ready = asked};
 	metrics->answered_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (metrics->layer == NULL)
-		return -ENOMEM;
 	if (metrics->asked.fd < 0 || metrics->answered_fd < 0)
 		return -EMFILE;
 	(void)clock_gettime(CLOCK_REALTIME, &now);
@@ -225,7 +222,6 @@ void metrics_close(struct manager *manager)
 	if (metrics->answered_fd >= 0)
 		(void)close(metrics->answered_fd);
 	socket_path_close(&metrics->socket);
-	free(metrics->layer);
 	free(metrics);
 	manager->metrics = NULL;
 }

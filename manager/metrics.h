@@ -46,6 +46,7 @@ const char *metrics_fault(const struct manager *manager);
 
 void metrics_load_done(struct manager *manager, uint32_t owner, int64_t service_ns);
 void metrics_visit_waited(struct manager *manager, const struct session *session, int64_t wait_ns);
+void metrics_read_done(struct manager *manager, uint32_t drive, int64_t ns);
 void metrics_session_ended(struct manager *manager, const struct session *session, const struct session_totals *totals);
 
 /* ---- of a survey that was asked for them: it begins (perhaps anew), and a session is counted ---- */

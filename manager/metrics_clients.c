@@ -41,6 +41,7 @@ static void add_totals(struct metrics_client *client, const struct session_total
 	client->joins += totals->joins;
 	client->failures += totals->failures;
 	client->wait_ns += totals->wait_ns;
+	client->bytes_looked_up += totals->bytes;
 }
 
 void metrics_session_ended(struct manager *manager, const struct session *session, const struct session_totals *totals)
@@ -65,6 +66,7 @@ static void take_rest(const struct manager *manager, struct metrics_client *rest
 		named.joins += metrics->ended[i].joins;
 		named.failures += metrics->ended[i].failures;
 		named.wait_ns += metrics->ended[i].wait_ns;
+		named.bytes_looked_up += metrics->ended[i].bytes_looked_up;
 	}
 	*rest = (struct metrics_client){.name = METRICS_OTHER};
 	add_totals(rest, &manager->sessions->retired);
@@ -74,6 +76,7 @@ static void take_rest(const struct manager *manager, struct metrics_client *rest
 	rest->joins -= named.joins;
 	rest->failures -= named.failures;
 	rest->wait_ns -= named.wait_ns;
+	rest->bytes_looked_up -= named.bytes_looked_up;
 }
 
 void metrics_survey_begins(struct manager *manager)

@@ -47,6 +47,32 @@ static void tell_apart(struct metrics_snapshot *snapshot, uint32_t number)
 		}
 }
 
+static void add_distances(struct curve_distances *to, const struct curve_distances *from)
+{
+	to->first_uses += from->first_uses;
+	to->sum += from->sum;
+	for (uint32_t i = 0; i < CURVE_DISTANCES; i++)
+		to->bucket[i] += from->bucket[i];
+}
+
+static void add_layers(const struct manager *manager, const struct served_model *model, struct metrics_model *to)
+{
+	for (uint32_t layer = 0; layer < model->catalog->layer_count; layer++) {
+		const struct layer_count *count = &manager->layer_counts->layer[model->first_layer + layer];
+		struct feed_layer seen;
+
+		feed_get_layer(manager, model, layer, &seen);
+		add_distances(&to->distances, seen.distances);
+		to->rejections += count->rejections;
+		to->prefetches += count->prefetches;
+		to->prefetches_unused += count->prefetches;
+		for (int end = 0; end < PREFETCH_ENDS; end++) {
+			to->prefetches_ended[end] += count->prefetches_ended[end];
+			to->prefetches_unused -= count->prefetches_ended[end];
+		}
+	}
+}
+
 static void take_model(struct manager *manager, const struct served_model *model, struct metrics_snapshot *snapshot)
 {
 	const struct model_catalog *catalog = model->catalog;
@@ -63,30 +89,36 @@ static void take_model(struct manager *manager, const struct served_model *model
 	(void)snprintf(to->name, sizeof to->name, "%s", catalog->view != NULL ? catalog->source->name : catalog->name);
 	(void)snprintf(to->view, sizeof to->view, "%s", catalog->view != NULL ? catalog->view->name : "");
 	tell_apart(snapshot, model->number);
+	add_layers(manager, model, to);
 }
 
 /* ---- layers ---- */
 
 static struct metrics_layer layer_now(const struct manager *manager, const struct served_model *model, uint32_t layer)
 {
-	const struct metrics_loads *loads = &manager->metrics->layer[model->first_layer + layer];
+	const struct layer_count *count = &manager->layer_counts->layer[model->first_layer + layer];
+	const struct session_totals *all = survey_layers(manager);
+	const struct session_totals totals = all == NULL ? (struct session_totals){0} : all[model->first_layer + layer];
 	struct policy_layer bounds;
-	struct feed_layer seen;
 
 	policy_get_layer(residency_policy(manager), model->first_layer + layer, &bounds);
-	feed_get_layer(manager, model, layer, &seen);
 	return (struct metrics_layer){
 		.model = model->number,
 		.layer = layer,
 		.experts = model->catalog->layer[layer].expert_count,
 		.resident = bounds.resident,
 		.capacity = bounds.capacity == POLICY_NONE ? 0 : bounds.capacity,
-		.accesses = seen.accesses,
-		.misses = seen.misses,
-		.physical_misses = seen.waits.misses,
-		.wait_ns = (uint64_t)(seen.waits.wait_us * 1000),
-		.loads = loads->loads,
-		.service_ns = loads->service_ns,
+		.accesses = totals.accesses,
+		.hits = totals.accesses - totals.misses,
+		.misses = totals.misses,
+		.joins = totals.joins,
+		.physical_misses = totals.misses - totals.joins,
+		.wait_ns = totals.wait_ns,
+		.bytes_looked_up = totals.bytes,
+		.loads = count->loads,
+		.service_ns = count->service.sum_ns,
+		.bytes_read = count->bytes_read,
+		.evictions = count->evictions,
 	};
 }
 
@@ -96,11 +128,16 @@ static void add_layer(struct metrics_layer *sum, const struct metrics_layer *lay
 	sum->resident += layer->resident;
 	sum->capacity += layer->capacity;
 	sum->accesses += layer->accesses;
+	sum->hits += layer->hits;
 	sum->misses += layer->misses;
+	sum->joins += layer->joins;
 	sum->physical_misses += layer->physical_misses;
 	sum->wait_ns += layer->wait_ns;
+	sum->bytes_looked_up += layer->bytes_looked_up;
 	sum->loads += layer->loads;
 	sum->service_ns += layer->service_ns;
+	sum->bytes_read += layer->bytes_read;
+	sum->evictions += layer->evictions;
 }
 
 /* Places are for the models in turn; a layer keeps its place, since neither models nor layers come or go. */
@@ -153,6 +190,7 @@ static void take_drive(const struct manager *manager, uint32_t number, struct me
 		.state = state_of(manager, number),
 	};
 	memcpy(to->errors, drive->errors, sizeof to->errors);
+	to->read = manager->metrics->read[number];
 }
 
 static void take_drives(const struct manager *manager, struct metrics_snapshot *snapshot)

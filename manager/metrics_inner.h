@@ -13,10 +13,6 @@
 
 #include <stdatomic.h>
 
-struct metrics_loads {
-	uint64_t loads, service_ns;
-};
-
 struct metrics {
 	struct manager *manager;
 	struct metrics_server *server;    /* NULL: a successor that could not listen */
@@ -30,8 +26,8 @@ struct metrics {
 
 	/* The core's own. */
 	int64_t started_unix_ns;
-	struct metrics_loads *layer;      /* [layer_count] of all models */
 	struct metrics_histogram service[MANAGER_MODELS_MAX], wait[MANAGER_MODELS_MAX];
+	struct metrics_histogram read[LOADER_DRIVES_MAX];
 	struct metrics_client ended[METRICS_CLIENTS_MAX]; /* what sessions did that ended, by name */
 	uint32_t client_count;            /* names that have a place */
 };

@@ -7,7 +7,9 @@
 #ifndef CNRE_MANAGER_METRICS_SNAPSHOT_H
 #define CNRE_MANAGER_METRICS_SNAPSHOT_H
 
+#include "manager/layer_count.h"
 #include "manager/manager.h"
+#include "policy/curve.h"
 
 #include <stdint.h>
 
@@ -33,19 +35,22 @@ struct metrics_histogram {
 struct metrics_model {
 	char name[METRICS_LABEL_BYTES], view[METRICS_LABEL_BYTES]; /* any bytes; no two models have both alike */
 	uint64_t objects, resident_objects, resident_bytes, payload_bytes;
+	uint64_t prefetches, prefetches_ended[PREFETCH_ENDS], prefetches_unused, rejections;
+	struct curve_distances distances; /* of all its layers, between experts of one layer */
 	struct metrics_histogram service, wait;
 };
 
 struct metrics_layer {
 	uint32_t model, layer;            /* METRICS_LAYER_OTHER: all of this model that found no place */
 	uint64_t experts, resident, capacity; /* capacity 0: the policy gives none */
-	uint64_t accesses, misses, physical_misses, wait_ns, loads, service_ns;
+	uint64_t accesses, hits, misses, joins, physical_misses, wait_ns, bytes_looked_up;
+	uint64_t loads, service_ns, bytes_read, evictions;
 };
 
 struct metrics_client {
 	char name[CNRE_NAME_BYTES];       /* UTF-8 */
 	uint64_t sessions, leased;
-	uint64_t accesses, hits, misses, joins, failures, wait_ns;
+	uint64_t accesses, hits, misses, joins, failures, wait_ns, bytes_looked_up;
 };
 
 enum metrics_drive_state { METRICS_DRIVE_OK, METRICS_DRIVE_DEGRADED, METRICS_DRIVE_HANGS, METRICS_DRIVE_STATES };
@@ -56,6 +61,7 @@ struct metrics_drive {
 	uint64_t errors[5];               /* by enum drive_error */
 	double weight, speed;             /* 0: none, not known */
 	enum metrics_drive_state state;
+	struct metrics_histogram read;    /* of each of the reads */
 };
 
 struct metrics_snapshot {

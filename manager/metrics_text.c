@@ -229,6 +229,10 @@ static const struct field model_fields[] = {
 	{"cnre_model_resident_experts", GAUGE, NULL, MODEL(resident_objects), "Experts of the model that are resident now."},
 	{"cnre_model_resident_bytes", GAUGE, "bytes", MODEL(resident_bytes), "Slab bytes of the model's resident experts."},
 	{"cnre_model_payload_bytes", GAUGE, "bytes", MODEL(payload_bytes), "Bytes of all experts of the model."},
+	{"cnre_model_rejections", COUNTER, NULL, MODEL(rejections), "Loads that nobody waited for and the policy did not let displace anybody."},
+	{"cnre_model_prefetches_issued", COUNTER, NULL, MODEL(prefetches), "Prefetch loads begun of the model's experts."},
+	{"cnre_model_prefetches_unused", GAUGE, NULL, MODEL(prefetches_unused), "Of these, experts resident or arriving that no lookup has asked for yet."},
+	{"cnre_model_first_uses", COUNTER, NULL, MODEL(distances.first_uses), "Lookups of an expert that had not been used before, as far as logs were read."},
 };
 
 #define LAYER(field) offsetof(struct metrics_layer, field)
@@ -236,49 +240,95 @@ static const struct field layer_fields[] = {
 	{"cnre_layer_experts", GAUGE, NULL, LAYER(experts), "Experts of the layer."},
 	{"cnre_layer_resident_experts", GAUGE, NULL, LAYER(resident), "Experts of the layer that are resident or arriving."},
 	{"cnre_layer_capacity_experts", GAUGE, NULL, LAYER(capacity), "Experts that the layer may have; 0: the policy sets no bound."},
-	{"cnre_layer_accesses", COUNTER, NULL, LAYER(accesses), "Lookups in the layer, as far as their log was read."},
-	{"cnre_layer_misses", COUNTER, NULL, LAYER(misses), "Of these, lookups that found the expert not resident."},
-	{"cnre_layer_physical_misses", COUNTER, NULL, LAYER(physical_misses),
-	 "Misses of measured visits without joins; divide the layer's felt wait by these."},
-	{"cnre_layer_felt_wait_seconds", COUNTER, "seconds", LAYER(wait_ns), "Time that client threads were blocked in the layer's measured visits."},
+	{"cnre_layer_accesses", COUNTER, NULL, LAYER(accesses), "Lookups in the layer, by sessions of this manager."},
+	{"cnre_layer_hits", COUNTER, NULL, LAYER(hits), "Of these, lookups that found the expert resident."},
+	{"cnre_layer_misses", COUNTER, NULL, LAYER(misses), "Of these, lookups that had to wait for a read."},
+	{"cnre_layer_joins", COUNTER, NULL, LAYER(joins), "Misses served by a read that another lookup or a prefetch had begun."},
+	{"cnre_layer_physical_misses", COUNTER, NULL, LAYER(physical_misses), "Misses without joins; divide the layer's felt wait by these."},
+	{"cnre_layer_felt_wait_seconds", COUNTER, "seconds", LAYER(wait_ns), "Time that client threads were blocked in the layer's lookups."},
+	{"cnre_layer_looked_up_bytes", COUNTER, "bytes", LAYER(bytes_looked_up), "Payload of the experts that lookups in the layer asked for."},
 	{"cnre_layer_loads", COUNTER, NULL, LAYER(loads), "Physical loads completed of the layer's experts."},
 	{"cnre_layer_service_seconds", COUNTER, "seconds", LAYER(service_ns),
 	 "Time from submission to completion, summed over the layer's loads."},
+	{"cnre_layer_read_bytes", COUNTER, "bytes", LAYER(bytes_read), "Bytes read for the layer's experts, alignment and further attempts included."},
+	{"cnre_layer_evictions", COUNTER, NULL, LAYER(evictions), "Experts of the layer that were evicted."},
 };
 
-static void write_histogram(struct text *text, const char *name, const struct metrics_snapshot *snapshot,
-			    const struct metrics_model *model, const struct metrics_histogram *histogram)
+/* One of times for each record of a table; offset: of the histogram in it. */
+static void write_histograms(struct text *text, const struct records *records, const struct field *field)
 {
-	uint64_t count = 0;
+	begin_family(text, field->name, HISTOGRAM, "seconds", field->help);
+	for (uint32_t r = 0; r < records->count; r++) {
+		const struct metrics_histogram *histogram =
+			(const void *)((const char *)record_at(records, r) + field->offset);
+		uint64_t count = 0;
 
-	for (uint32_t i = 0; i <= METRICS_BUCKETS; i++) {
-		count += histogram->bucket[i];
-		add(text, "%s_bucket{", name);
-		label_model(text, snapshot, model);
-		add(text, ",le=\"%s\"}", i < METRICS_BUCKETS ? metrics_bounds[i].le : "+Inf");
+		for (uint32_t i = 0; i <= METRICS_BUCKETS; i++) {
+			count += histogram->bucket[i];
+			add(text, "%s_bucket{", field->name);
+			records->label(text, records->snapshot, record_at(records, r));
+			add(text, ",le=\"%s\"}", i < METRICS_BUCKETS ? metrics_bounds[i].le : "+Inf");
+			add_number(text, count);
+		}
+		add(text, "%s_sum{", field->name);
+		records->label(text, records->snapshot, record_at(records, r));
+		add(text, "}");
+		add_seconds(text, histogram->sum_ns);
+		add(text, "%s_count{", field->name);
+		records->label(text, records->snapshot, record_at(records, r));
+		add(text, "}");
 		add_number(text, count);
 	}
-	add(text, "%s_sum{", name);
-	label_model(text, snapshot, model);
-	add(text, "}");
-	add_seconds(text, histogram->sum_ns);
-	add(text, "%s_count{", name);
-	label_model(text, snapshot, model);
-	add(text, "}");
-	add_number(text, count);
 }
 
-static void write_histograms(struct text *text, const struct metrics_snapshot *snapshot)
+/* Experts of the same layer that were used between two uses of one. First uses are at no distance, and counted apart. */
+static void write_distances(struct text *text, const struct metrics_snapshot *snapshot)
 {
-	begin_family(text, "cnre_load_service_seconds", HISTOGRAM, "seconds",
-		     "Time of a load from its first read's submission to its completion.");
-	for (uint32_t i = 0; i < snapshot->model_count; i++)
-		write_histogram(text, "cnre_load_service_seconds", snapshot, &snapshot->model[i], &snapshot->model[i].service);
-	begin_family(text, "cnre_visit_felt_wait_seconds", HISTOGRAM, "seconds",
-		     "Time that a client was blocked in one visit of a layer, of visits that missed.");
-	for (uint32_t i = 0; i < snapshot->model_count; i++)
-		write_histogram(text, "cnre_visit_felt_wait_seconds", snapshot, &snapshot->model[i], &snapshot->model[i].wait);
+	static const char name[] = "cnre_model_reuse_distance_experts";
+
+	begin_family(text, name, HISTOGRAM, "experts",
+		     "How many other experts of its layer were used since an expert was used before; each lookup whose log was read, none is sampled.");
+	for (uint32_t m = 0; m < snapshot->model_count; m++) {
+		const struct metrics_model *model = &snapshot->model[m];
+		uint64_t count = 0;
+
+		for (uint32_t i = 0; i < CURVE_DISTANCES; i++) {
+			count += model->distances.bucket[i];
+			add(text, "%s_bucket{", name);
+			label_model(text, snapshot, model);
+			add(text, ",le=\"%u.0\"} %" PRIu64 "\n", (1u << i) - 1, count);
+		}
+		add(text, "%s_bucket{", name);
+		label_model(text, snapshot, model);
+		add(text, ",le=\"+Inf\"} %" PRIu64 "\n%s_sum{", count, name);
+		label_model(text, snapshot, model);
+		add(text, "} %" PRIu64 "\n%s_count{", model->distances.sum, name);
+		label_model(text, snapshot, model);
+		add(text, "} %" PRIu64 "\n", count);
+	}
 }
+
+static void write_prefetches(struct text *text, const struct metrics_snapshot *snapshot)
+{
+	static const char *const ends[PREFETCH_ENDS] = {
+		[PREFETCH_USED] = "used", [PREFETCH_LATE] = "late", [PREFETCH_WASTED] = "wasted", [PREFETCH_FAILED] = "failed"};
+
+	begin_family(text, "cnre_model_prefetches", COUNTER, NULL,
+		     "What became of prefetches; with the unused ones they are all that were issued.");
+	for (uint32_t m = 0; m < snapshot->model_count; m++)
+		for (int end = 0; end < PREFETCH_ENDS; end++) {
+			add(text, "cnre_model_prefetches_total{");
+			label_model(text, snapshot, &snapshot->model[m]);
+			add(text, ",outcome=\"%s\"} %" PRIu64 "\n", ends[end], snapshot->model[m].prefetches_ended[end]);
+		}
+}
+
+static const struct field model_times[] = {
+	{"cnre_load_service_seconds", HISTOGRAM, "seconds", MODEL(service),
+	 "Time of a load from its first read's submission to its completion."},
+	{"cnre_visit_felt_wait_seconds", HISTOGRAM, "seconds", MODEL(wait),
+	 "Time that a client was blocked in one visit of a layer, of visits that missed."},
+};
 
 static void write_models(struct text *text, const struct metrics_snapshot *snapshot)
 {
@@ -286,7 +336,10 @@ static void write_models(struct text *text, const struct metrics_snapshot *snaps
 	struct records layers = {snapshot, snapshot->layer, sizeof snapshot->layer[0], snapshot->layer_count, label_layer};
 
 	write_fields(text, &models, model_fields, CNRE_COUNT_OF(model_fields));
-	write_histograms(text, snapshot);
+	for (size_t i = 0; i < CNRE_COUNT_OF(model_times); i++)
+		write_histograms(text, &models, &model_times[i]);
+	write_distances(text, snapshot);
+	write_prefetches(text, snapshot);
 	write_fields(text, &layers, layer_fields, CNRE_COUNT_OF(layer_fields));
 }
 
@@ -308,6 +361,7 @@ static const struct field client_fields[] = {
 	{"cnre_client_joins", COUNTER, NULL, CLIENT(joins), "Misses served by a read that another lookup or a prefetch had begun."},
 	{"cnre_client_failures", COUNTER, NULL, CLIENT(failures), "Lookups that ended in an error."},
 	{"cnre_client_felt_wait_seconds", COUNTER, "seconds", CLIENT(wait_ns), "Time that threads of these clients were blocked in lookups."},
+	{"cnre_client_looked_up_bytes", COUNTER, "bytes", CLIENT(bytes_looked_up), "Payload of the experts that their lookups asked for."},
 };
 
 static void write_clients(struct text *text, const struct metrics_snapshot *snapshot)
@@ -335,6 +389,8 @@ static const struct field drive_fields[] = {
 	{"cnre_drive_reads_in_flight", GAUGE, NULL, DRIVE(in_flight), "Reads of the drive under way."},
 	{"cnre_drive_failovers", COUNTER, NULL, DRIVE(failovers), "Loads that left the drive for another replica."},
 };
+static const struct field drive_times = {"cnre_drive_read_time_seconds", HISTOGRAM, "seconds", DRIVE(read),
+					 "Time of a read from its submission to its completion."};
 
 /* The kernel's own word for a device; "": it has none, as a network's or a tmpfs. */
 static void read_device_name(uint64_t device, char name[DEVICE_BYTES])
@@ -398,6 +454,7 @@ static void write_drives(struct text *text, const struct metrics_snapshot *snaps
 	struct records drives = {snapshot, snapshot->drive, sizeof snapshot->drive[0], snapshot->drive_count, label_drive};
 
 	write_fields(text, &drives, drive_fields, CNRE_COUNT_OF(drive_fields));
+	write_histograms(text, &drives, &drive_times);
 	write_drive_words(text, snapshot);
 	write_drive_levels(text, snapshot);
 	begin_family(text, "cnre_drive_errors", COUNTER, NULL, "Reads of the drive that failed, by what was wrong.");
@@ -426,13 +483,16 @@ static uint64_t counter_at(const struct metrics_snapshot *snapshot, size_t offse
 static void write_tiers(struct text *text, const struct metrics_snapshot *snapshot)
 {
 	begin_family(text, "cnre_tier_accesses", COUNTER, NULL, "Lookups of an expert by the tier that answered them.");
-	add(text, "cnre_tier_accesses_total{tier=\"ram\"} %" PRIu64 "\n", COUNTED(snapshot, hits));
+	add(text, "cnre_tier_accesses_total{tier=\"vram\"} %" PRIu64 "\n", COUNTED(snapshot, vram_hits));
+	add(text, "cnre_tier_accesses_total{tier=\"ram\"} %" PRIu64 "\n", COUNTED(snapshot, hits) - COUNTED(snapshot, vram_hits));
 	add(text, "cnre_tier_accesses_total{tier=\"drive\"} %" PRIu64 "\n", COUNTED(snapshot, misses));
 	begin_family(text, "cnre_tier_resident_bytes", GAUGE, "bytes", "What a tier holds, by the kind of object.");
+	add(text, "cnre_tier_resident_bytes{tier=\"vram\",object=\"expert\"} %" PRIu64 "\n", COUNTED(snapshot, vram_bytes));
 	add(text, "cnre_tier_resident_bytes{tier=\"ram\",object=\"expert\"} %" PRIu64 "\n", COUNTED(snapshot, resident_bytes));
 	add(text, "cnre_tier_resident_bytes{tier=\"ram\",object=\"kv\"} %" PRIu64 "\n", COUNTED(snapshot, kv_resident_bytes));
 	add(text, "cnre_tier_resident_bytes{tier=\"file\",object=\"kv\"} %" PRIu64 "\n", snapshot->kv_file_bytes);
 	begin_family(text, "cnre_tier_budget_bytes", GAUGE, "bytes", "What a tier may hold, by the kind of object.");
+	add(text, "cnre_tier_budget_bytes{tier=\"vram\",object=\"expert\"} %" PRIu64 "\n", COUNTED(snapshot, vram_budget_bytes));
 	add(text, "cnre_tier_budget_bytes{tier=\"ram\",object=\"expert\"} %" PRIu64 "\n", COUNTED(snapshot, budget_bytes));
 	add(text, "cnre_tier_budget_bytes{tier=\"ram\",object=\"kv\"} %" PRIu64 "\n", COUNTED(snapshot, kv_budget_bytes));
 	begin_family(text, "cnre_pool_backing_bytes", GAUGE, "bytes", "Memory of the pool by the kind of its pages.");

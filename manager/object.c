@@ -58,9 +58,12 @@ void object_note_attempt(struct cnre_entry *entry, const struct load *load, int6
 	atomic_store_explicit(&entry->service_ns, (uint64_t)(ended_ns - load->begun_ns), memory_order_relaxed);
 }
 
-void object_fail(struct manager *manager, struct cnre_entry *entry, enum cnre_load_error error)
+void object_fail(struct manager *manager, uint32_t owner, enum cnre_load_error error)
 {
+	struct cnre_entry *entry = entry_of(manager, owner);
+
 	cnre_counter_add(&manager->counters->load_errors, 1);
+	layer_count_of(manager, owner)->load_errors++;
 	object_settle(entry, cnre_word_generation(object_word(entry)) + 1, error, CNRE_STATE_ABSENT);
 }
 
@@ -89,7 +92,42 @@ void object_count(struct manager *manager, uint32_t owner, int change)
 	struct residency *residency = manager->residency;
 	_Atomic uint64_t *objects = &manager->counters->resident_objects;
 
+	layer_count_of(manager, owner)->resident += (uint64_t)(int64_t)change;
 	residency->resident_of_model[model_of(manager, owner)->number] += (uint32_t)change;
 	residency->bytes_of_model[model_of(manager, owner)->number] += slab_bytes_of(manager, owner) * (uint64_t)(int64_t)change;
 	cnre_counter_set(objects, cnre_counter_get(objects) + (uint64_t)(int64_t)change);
+}
+
+void object_prefetch(struct manager *manager, uint32_t owner)
+{
+	struct cnre_counters *counters = manager->counters;
+
+	manager->residency->prefetched[owner] = 1;
+	cnre_counter_add(&counters->prefetches_issued, 1);
+	cnre_counter_add(&counters->prefetches_unused, 1);
+	layer_count_of(manager, owner)->prefetches++;
+}
+
+void object_judge_prefetch(struct manager *manager, uint32_t owner, enum prefetch_end end)
+{
+	struct cnre_counters *counters = manager->counters;
+	_Atomic uint64_t *const ended[] = {
+		[PREFETCH_USED] = &counters->prefetches_used,
+		[PREFETCH_LATE] = &counters->prefetches_late,
+		[PREFETCH_WASTED] = &counters->prefetches_wasted,
+		[PREFETCH_FAILED] = &counters->prefetches_failed,
+	};
+
+	if (!manager->residency->prefetched[owner])
+		return;
+	manager->residency->prefetched[owner] = 0;
+	cnre_counter_add(ended[end], 1);
+	layer_count_of(manager, owner)->prefetches_ended[end]++;
+	cnre_counter_set(&counters->prefetches_unused, cnre_counter_get(&counters->prefetches_unused) - 1);
+}
+
+void object_reject(struct manager *manager, uint32_t owner)
+{
+	cnre_counter_add(&manager->counters->rejections, 1);
+	layer_count_of(manager, owner)->rejections++;
 }

@@ -131,8 +131,10 @@ static enum probe_reason begin_prefetch(struct manager *manager, uint32_t owner,
 {
 	if (answer == DRIVE_HANGS)
 		return PROBE_DRIVE_HANGS;
-	if (!evict_pays(manager, owner))
+	if (!evict_pays(manager, owner)) {
+		object_reject(manager, owner);
 		return PROBE_NOT_PREFERRED;
+	}
 	return load_begin(manager, owner, 0, LOAD_OF_PREFETCH) < 0 ? PROBE_NO_ROOM : PROBE_NOT_REJECTED;
 }
 
@@ -279,7 +281,7 @@ static int64_t expire_demands_of(struct manager *manager, uint32_t slot, int64_t
 		queue_remove(residency->queue, owner);
 		residency->moved_ns[owner] = 0;
 		probe_reject(manager, owner, PROBE_DRIVE_HANGS);
-		object_fail(manager, entry_of(manager, owner), CNRE_LOAD_ETIMEDOUT);
+		object_fail(manager, owner, CNRE_LOAD_ETIMEDOUT);
 		cnre_counter_add(&manager->counters->loads_timed_out, 1);
 	}
 	return next_ns;

@@ -2,10 +2,13 @@
 /* The manager's own account of itself as JSON; see report.h. Numbers come from where they are kept, never from copies. */
 #include "manager/report.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "manager/bell.h"
 #include "manager/colibri_env.h"
+#include "manager/feed.h"
 #include "manager/fence.h"
+#include "manager/histogram.h"
 #include "manager/kv.h"
 #include "manager/listener.h"
 #include "manager/loader.h"
@@ -333,6 +336,7 @@ static void refresh_accesses(struct cnre_counters *counters, const struct sessio
 	cnre_counter_set(&counters->joins, sum->joins);
 	cnre_counter_set(&counters->failures, sum->failures);
 	cnre_counter_set(&counters->felt_wait_ns, sum->wait_ns);
+	cnre_counter_set(&counters->bytes_looked_up, sum->bytes);
 	cnre_counter_set(&counters->leased_objects, leased);
 }
 
@@ -356,19 +360,45 @@ json_t *report_stats(struct manager *manager, const struct session_totals *sum, 
 	return stats;
 }
 
+void report_quantiles(json_t *to, const char *name, const struct histogram *histogram)
+{
+	static const struct {
+		const char *end;
+		double part;
+	} quantiles[] = {{"p50_s", 0.5}, {"p99_s", 0.99}};
+	char key[64];
+
+	for (size_t i = 0; i < CNRE_COUNT_OF(quantiles); i++) {
+		int is_known = histogram != NULL && histogram->count > 0;
+
+		(void)snprintf(key, sizeof key, "%s_%s", name, quantiles[i].end);
+		(void)json_object_set_new(to, key, is_known ? json_real((double)histogram_quantile_ns(histogram, quantiles[i].part) / 1e9) : json_null());
+	}
+}
+
+static double seconds_since(int64_t then_ns)
+{
+	return (double)(cnre_clock_now_ns() - then_ns) / 1e9;
+}
+
 json_t *report_client(const struct session *session, const struct session_count *count)
 {
 	const struct session_totals *totals = &count->totals;
 
-	return json_pack("{s:I, s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "session",
-			 (json_int_t)session->number, "name", session->name, "pid", (int)session->peer.pid, "uid",
-			 (json_int_t)session->peer.uid, "model", text(session->model->catalog->name), "state",
-			 session->socket.fd >= 0 ? "attached" : "disconnected", "reserve_slabs",
-			 (json_int_t)session->reserve_slabs, "leased", (json_int_t)count->leased, "accesses",
-			 (json_int_t)totals->accesses, "hits", (json_int_t)(totals->accesses - totals->misses),
-			 "misses", (json_int_t)totals->misses, "joins", (json_int_t)totals->joins, "failures",
-			 (json_int_t)totals->failures, "felt_wait_s", (double)totals->wait_ns / 1e9, "attached_s",
-			 (double)(cnre_clock_now_ns() - session->attached_ns) / 1e9);
+	json_t *json = json_pack(
+		"{s:I, s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "session",
+		(json_int_t)session->number, "name", session->name, "pid", (int)session->peer.pid, "uid",
+		(json_int_t)session->peer.uid, "model", text(session->model->catalog->name), "state",
+		session->socket.fd >= 0 ? "attached" : "disconnected", "reserve_slabs", (json_int_t)session->reserve_slabs,
+		"leased", (json_int_t)count->leased, "accesses", (json_int_t)totals->accesses, "hits",
+		(json_int_t)(totals->accesses - totals->misses), "misses", (json_int_t)totals->misses, "joins",
+		(json_int_t)totals->joins, "failures", (json_int_t)totals->failures, "bytes_looked_up",
+		(json_int_t)totals->bytes, "felt_wait_s", (double)totals->wait_ns / 1e9, "attached_s",
+		seconds_since(session->attached_ns), "heard_s",
+		session->heard_ns == 0 ? json_null() : json_real(seconds_since(session->heard_ns)));
+
+	report_quantiles(json, "felt", feed_client_wait(session->feed));
+	return json;
 }
 
 json_t *report_text(const char *bytes)

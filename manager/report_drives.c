@@ -243,6 +243,7 @@ static json_t *report_drive(struct manager *manager, uint32_t number, const stru
 			 report_errors(drive), "failovers", (json_int_t)drive->left, "coverage",
 			 part_of(coverage[number].bytes, all->bytes), "coverage_used",
 			 part_of(coverage[number].used_bytes, all->used_bytes));
+	report_quantiles(json, "read", &drive->read_times);
 	if (json != NULL)
 		add_place(manager, number, &status, json);
 	return json;

@@ -75,15 +75,11 @@ void residency_visit(struct manager *manager, struct session *session, uint32_t 
 	cnre_counter_add(&manager->counters->prefetches_dropped, dropped);
 }
 
-void residency_access(struct manager *manager, uint32_t owner)
+/* A guess is judged by the first lookup after it: as the client saw the expert, whose load may have ended since. */
+void residency_access(struct manager *manager, uint32_t owner, int hit)
 {
-	struct residency *residency = manager->residency;
-
-	policy_access(residency->policy, owner);
-	if (residency->prefetched[owner]) {
-		residency->prefetched[owner] = 0;
-		cnre_counter_add(&manager->counters->prefetches_used, 1);
-	}
+	policy_access(manager->residency->policy, owner);
+	object_judge_prefetch(manager, owner, hit ? PREFETCH_USED : PREFETCH_LATE);
 }
 
 void residency_forget_session(struct manager *manager, uint32_t slot)
@@ -359,6 +355,9 @@ int residency_open(struct manager *manager, const struct residency_setup *setup)
 	cnre_counter_set(&manager->counters->resident_bytes, 0);
 	cnre_counter_set(&manager->counters->resident_objects, 0);
 	cnre_counter_set(&manager->counters->loads_in_flight, 0);
+	/* Which they were is known to nobody any more. */
+	cnre_counter_add(&manager->counters->prefetches_failed, cnre_counter_get(&manager->counters->prefetches_unused));
+	cnre_counter_set(&manager->counters->prefetches_unused, 0);
 	return 0;
 
 fail:

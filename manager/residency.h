@@ -46,7 +46,7 @@ int residency_request(struct manager *manager, struct session *session, uint32_t
 
 /* The order in which clients used objects, for the policy (from the access log). */
 void residency_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count);
-void residency_access(struct manager *manager, uint32_t owner);
+void residency_access(struct manager *manager, uint32_t owner, int hit);
 
 /* Queued demands of a session that ends go to a common queue: others may wait for them. Prefetches are dropped. */
 void residency_forget_session(struct manager *manager, uint32_t slot);

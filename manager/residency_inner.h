@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "manager/drive.h"
+#include "manager/layer_count.h"
 #include "manager/loader.h"
 #include "manager/pool.h"
 #include "manager/queue.h"
@@ -164,11 +165,15 @@ void object_settle(struct cnre_entry *entry, uint32_t generation, enum cnre_load
 void object_mark_loading(struct cnre_entry *entry, uint64_t place, uint32_t starter);
 void object_note_attempt(struct cnre_entry *entry, const struct load *load, int64_t ended_ns);
 /* R8: a failed load is ABSENT with a new generation and an error class; nothing is cached, all waiters are woken. */
-void object_fail(struct manager *manager, struct cnre_entry *entry, enum cnre_load_error error);
+void object_fail(struct manager *manager, uint32_t owner, enum cnre_load_error error);
 /* Its bytes count as used, or no longer; it counts as resident, or no longer. */
 void object_charge(struct manager *manager, uint32_t owner);
 void object_discharge(struct manager *manager, uint32_t owner);
 void object_count(struct manager *manager, uint32_t owner, int change);
+void object_reject(struct manager *manager, uint32_t owner); /* a load that nobody waits for is refused by the policy */
+/* What became of a prefetch: judged once; for what is none, or was judged already, nothing is done. */
+void object_prefetch(struct manager *manager, uint32_t owner); /* its load has begun */
+void object_judge_prefetch(struct manager *manager, uint32_t owner, enum prefetch_end end);
 
 /* ---- evict.c ---- */
 

@@ -19,6 +19,7 @@
 #include "manager/fence.h"
 #include "manager/guard.h"
 #include "manager/kv.h"
+#include "manager/layer_count.h"
 #include "manager/measure.h"
 #include "manager/metrics.h"
 #include "manager/mirror.h"
@@ -531,6 +532,8 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 		r = metrics_open(manager, message);
 	if (r == 0)
 		r = feed_open(manager, setup->usage, message, SERVE_MESSAGE_BYTES);
+	if (r == 0 && layer_counts_open(manager) < 0)
+		r = say(message, -ENOMEM, "cannot make the tables of layers");
 	if (r == 0)
 		r = open_memory(manager, &own, message);
 	if (r == 0)
@@ -754,6 +757,7 @@ void serve_close(struct manager *manager)
 	residency_close(manager);
 	manager->sessions = session_table_close(manager->sessions);
 	survey_close(manager);
+	layer_counts_close(manager);
 	manager->pool = pool_close(manager->pool);
 	if (wakers.signals.fd >= 0)
 		(void)close(wakers.signals.fd);

@@ -13,6 +13,7 @@
 #include "manager/conversation.h"
 #include "manager/feed.h"
 #include "manager/kv.h"
+#include "manager/layer_count.h"
 #include "manager/match.h"
 #include "manager/metrics.h"
 #include "manager/persist.h"
@@ -513,18 +514,6 @@ static uint64_t at_most(uint64_t value, uint64_t limit)
 	return value < limit ? value : limit;
 }
 
-/* A client can write anything into its own accounts; what cannot be true is cut to what can. */
-static void clamp_totals(const struct session *session, struct session_totals *totals)
-{
-	uint64_t life_ns = (uint64_t)(cnre_clock_now_ns() - session->attached_ns);
-
-	totals->misses = at_most(totals->misses, totals->accesses);
-	totals->joins = at_most(totals->joins, totals->misses);
-	totals->failures = at_most(totals->failures, totals->accesses);
-	totals->wait_ns =
-		at_most(totals->wait_ns, life_ns > UINT64_MAX / 1024 ? UINT64_MAX : life_ns * 1024); /* 1,024 threads */
-}
-
 static uint64_t account_word(const _Atomic uint64_t *word)
 {
 	/* [E2] relaxed: a statistic of the client, input. */
@@ -546,34 +535,64 @@ uint64_t session_layer_joins(const struct session *session, uint32_t layer)
 	return account_word(&accounts_of(session)[layer].joins);
 }
 
-static void add_accounts(const struct session *session, struct session_totals *totals)
+/* A client can write anything into its own accounts; what cannot be true is cut to what can. */
+static void end_layer(const struct session *session, struct session_count *count)
 {
-	const struct cnre_account *accounts = accounts_of(session);
+	const struct cnre_account *account = &accounts_of(session)[count->layer];
+	uint64_t life_ns = (uint64_t)(cnre_clock_now_ns() - session->attached_ns);
+	uint64_t wait_most_ns = life_ns > UINT64_MAX / 1024 ? UINT64_MAX : life_ns * 1024; /* 1,024 threads */
+	struct session_totals *layer = &count->in_layer;
 
-	for (uint32_t i = 0; i < session->model->catalog->layer_count; i++) {
-		totals->misses += account_word(&accounts[i].misses);
-		totals->joins += account_word(&accounts[i].joins);
-		totals->failures += account_word(&accounts[i].failures);
-		totals->wait_ns += account_word(&accounts[i].wait_ns);
+	layer->misses = at_most(account_word(&account->misses), layer->accesses);
+	layer->joins = at_most(account_word(&account->joins), layer->misses);
+	layer->failures = at_most(account_word(&account->failures), layer->accesses);
+	layer->wait_ns = at_most(account_word(&account->wait_ns),
+				 wait_most_ns - at_most(count->totals.wait_ns, wait_most_ns));
+	session_totals_add(&count->totals, layer);
+	if (count->by_layer != NULL)
+		session_totals_add(&count->by_layer[count->layer], layer);
+	count->in_layer = (struct session_totals){0};
+	count->layer++;
+}
+
+/* Of one layer, up to before object `end`. */
+static void count_words(const struct session *session, struct session_count *count, uint32_t end)
+{
+	const struct model_catalog *catalog = session->model->catalog;
+	const struct layer_counts *counts = session->manager == NULL ? NULL : session->manager->layer_counts;
+	uint64_t payload_bytes = counts == NULL ? 0 : counts->layer[session->model->first_layer + count->layer].payload_bytes;
+	uint64_t accesses = 0;
+
+	for (uint32_t i = count->objects; i < end; i++) {
+		/* [E3] relaxed: a statistic; only evictions need the seq_cst scan. */
+		uint64_t word = atomic_load_explicit(&session->ledger->word[i], memory_order_relaxed);
+
+		accesses += CNRE_LEDGER_ACCESSES(word);
+		count->leased += CNRE_LEDGER_LEASES(word) > 0;
+		if (payload_bytes == 0 && CNRE_LEDGER_ACCESSES(word) > 0)
+			count->in_layer.bytes += CNRE_LEDGER_ACCESSES(word) * catalog->shape[catalog->object[i].shape].payload_bytes;
 	}
-	clamp_totals(session, totals);
+	count->in_layer.accesses += accesses;
+	count->in_layer.bytes += accesses * payload_bytes;
+	count->objects = end;
 }
 
 int session_count(const struct session *session, struct session_count *count, uint32_t words)
 {
-	uint32_t objects = session->model->catalog->object_count;
+	const struct model_catalog *catalog = session->model->catalog;
+	uint32_t objects = catalog->object_count;
 	uint32_t end = words < objects - count->objects ? count->objects + words : objects;
 
-	for (; count->objects < end; count->objects++) {
-		/* [E3] relaxed: a statistic; only evictions need the seq_cst scan. */
-		uint64_t word = atomic_load_explicit(&session->ledger->word[count->objects], memory_order_relaxed);
+	while (count->layer < catalog->layer_count) {
+		const struct model_layer *layer = &catalog->layer[count->layer];
+		uint32_t layer_end = layer->first_object + layer->expert_count;
 
-		count->totals.accesses += CNRE_LEDGER_ACCESSES(word);
-		count->leased += CNRE_LEDGER_LEASES(word) > 0;
+		if (layer->expert_count > 0)
+			count_words(session, count, layer_end < end ? layer_end : end);
+		if (layer->expert_count > 0 && layer_end > end)
+			return 0;
+		end_layer(session, count);
 	}
-	if (end < objects)
-		return 0;
-	add_accounts(session, &count->totals);
 	return 1;
 }
 
@@ -585,20 +604,16 @@ static struct session *of_cleanup(struct worker_job *job)
 static void retire(const struct session *session, const struct session_totals *totals)
 {
 	struct manager *manager = session->manager;
-	struct session_totals *retired = &manager->sessions->retired;
 
-	retired->accesses += totals->accesses;
-	retired->misses += totals->misses;
-	retired->joins += totals->joins;
-	retired->failures += totals->failures;
-	retired->wait_ns += totals->wait_ns;
+	session_totals_add(&manager->sessions->retired, totals);
 	metrics_session_ended(manager, session, totals);
 	state_save_retired(manager);
 }
 
 void session_settle(struct session *session)
 {
-	struct session_count count = {.objects = 0};
+	struct layer_counts *counts = session->manager->layer_counts;
+	struct session_count count = {.by_layer = counts == NULL ? NULL : &counts->ended[session->model->first_layer]};
 
 	(void)session_count(session, &count, UINT32_MAX);
 	retire(session, &count.totals);
@@ -610,8 +625,11 @@ static void clean_up(struct worker_job *job)
 	struct session *session = of_cleanup(job);
 	struct session_count count = {.objects = 0};
 
-	if (!session->is_settled)
+	if (!session->is_settled) {
+		session->by_layer = count.by_layer =
+			calloc(session->model->catalog->layer_count, sizeof *session->by_layer);
 		(void)session_count(session, &count, UINT32_MAX);
+	}
 	session->totals = count.totals; /* zeros, where they are counted already */
 	close_segments(session);
 	if (session->peer.socket >= 0)
@@ -625,6 +643,8 @@ static void cleaned_up(struct worker_job *job)
 	struct session *session = of_cleanup(job);
 
 	retire(session, &session->totals);
+	layer_counts_ended(session->manager, session->model, session->by_layer);
+	free(session->by_layer);
 	session->manager->sessions->cleanups--;
 	session->feed = feed_client_close(session->feed);
 	free(session);

@@ -28,6 +28,7 @@ struct kv_session;
 /* What a client's accounts and ledger add up to. From shared memory, so bounded before it is believed (session_totals). */
 struct session_totals {
 	uint64_t accesses, misses, joins, failures, wait_ns;
+	uint64_t bytes;                   /* payload of what was looked up, as often as it was */
 };
 
 struct session {
@@ -50,7 +51,9 @@ struct session {
 	int bell_armed;
 	struct worker_job cleanup;        /* runs after the session left every table */
 	struct session_totals totals;     /* filled by the cleanup, unless */
+	struct session_totals *by_layer;  /* likewise; NULL: none, or no memory was left for it */
 	int is_settled;                   /* they were added to the retired ones already */
+	int64_t heard_ns;                 /* when its log last had something new; 0: never */
 	struct feed_client *feed;         /* of feed.c; NULL until its first visit */
 	struct kv_session *kv[CNRE_KV_NAMESPACES_PER_CLIENT]; /* NULL: none in this place */
 };
@@ -105,12 +108,15 @@ uint64_t session_layer_joins(const struct session *session, uint32_t layer);
 
 /*
  * Adds up a session's ledger and accounts, clamped to what can be true: begins with zeros, goes on for so many words of
- * the ledger, and returns 1 when that was all.
+ * the ledger, and returns 1 when that was all. Layer by layer, so that each layer is clamped, and all of them are the total.
  */
 struct session_count {
 	struct session_totals totals;
 	uint32_t leased;
 	uint32_t objects;                 /* counted so far */
+	uint32_t layer;                   /* that is being counted */
+	struct session_totals in_layer;   /* so far */
+	struct session_totals *by_layer;  /* [layer_count of its model], where each is added; NULL: they are not wanted */
 };
 int session_count(const struct session *session, struct session_count *count, uint32_t words);
 

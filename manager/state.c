@@ -70,6 +70,7 @@ void state_save_retired(struct manager *manager)
 	to[2] = from->joins;
 	to[3] = from->failures;
 	to[4] = from->wait_ns;
+	manager->state->retired_bytes = from->bytes;
 }
 
 void state_load_retired(struct manager *manager)
@@ -77,5 +78,6 @@ void state_load_retired(struct manager *manager)
 	const uint64_t *from = manager->state->retired;
 
 	manager->sessions->retired = (struct session_totals){
-		.accesses = from[0], .misses = from[1], .joins = from[2], .failures = from[3], .wait_ns = from[4]};
+		.accesses = from[0], .misses = from[1], .joins = from[2], .failures = from[3], .wait_ns = from[4],
+		.bytes = manager->state->retired_bytes};
 }

@@ -3,6 +3,7 @@
 #include "manager/survey.h"
 
 #include "base/clock.h"
+#include "manager/layer_count.h"
 #include "manager/metrics.h"
 #include "manager/report.h"
 #include "manager/session.h"
@@ -31,7 +32,9 @@ struct survey {
 	struct session_count count; /* may be a part */
 	struct session_totals sum;
 	uint64_t leased;
-	int wants_clients, wants_metrics;
+	struct session_totals *by_layer;   /* [layers of all models], of all; NULL: no memory */
+	struct session_totals *of_session; /* [layers of one model], of the one that `count` belongs to */
+	int wants_clients, wants_layers, wants_metrics;
 	struct text text[SURVEY_KINDS];
 };
 
@@ -100,6 +103,46 @@ static void drop_texts(struct survey *survey)
 
 /* ---- counting ---- */
 
+/* Made by the first survey: when there is a survey, the models are not known yet. */
+static void begin_layers(struct manager *manager)
+{
+	struct survey *survey = manager->survey;
+	const struct layer_counts *counts = manager->layer_counts;
+
+	if (counts == NULL)
+		return;
+	if (survey->by_layer == NULL) {
+		survey->by_layer = calloc(counts->count, sizeof *survey->by_layer);
+		survey->of_session = calloc(counts->count, sizeof *survey->of_session);
+	}
+	if (survey->by_layer == NULL || survey->of_session == NULL) {
+		free(survey->by_layer);
+		free(survey->of_session);
+		survey->by_layer = survey->of_session = NULL;
+		return;
+	}
+	memcpy(survey->by_layer, counts->ended, counts->count * sizeof *survey->by_layer);
+}
+
+static void begin_session(struct survey *survey, const struct session *session)
+{
+	survey->number = session->number;
+	survey->count = (struct session_count){.by_layer = survey->of_session};
+	if (survey->of_session != NULL)
+		memset(survey->of_session, 0, session->model->catalog->layer_count * sizeof *survey->of_session);
+}
+
+static void add_layers(struct survey *survey, const struct served_model *model)
+{
+	for (uint32_t layer = 0; survey->by_layer != NULL && layer < model->catalog->layer_count; layer++)
+		session_totals_add(&survey->by_layer[model->first_layer + layer], &survey->of_session[layer]);
+}
+
+const struct session_totals *survey_layers(const struct manager *manager)
+{
+	return manager->survey->by_layer;
+}
+
 static void begin(struct manager *manager)
 {
 	struct survey *survey = manager->survey;
@@ -114,9 +157,11 @@ static void begin(struct manager *manager)
 	/* Who ends from here on was active: counted already, or not at all this time; but never twice. */
 	survey->sum = manager->sessions->retired;
 	survey->leased = 0;
-	survey->wants_clients = survey->wants_metrics = 0;
+	begin_layers(manager);
+	survey->wants_clients = survey->wants_layers = survey->wants_metrics = 0;
 	for (const struct survey_question *q = survey->waiting; q != NULL; q = q->next) {
 		survey->wants_clients |= q->kind == SURVEY_CLIENTS;
+		survey->wants_layers |= q->kind == SURVEY_LAYERS;
 		survey->wants_metrics |= q->kind == SURVEY_METRICS;
 	}
 	if (survey->wants_metrics)
@@ -129,13 +174,9 @@ static void take_session(struct manager *manager, const struct session *session)
 {
 	struct survey *survey = manager->survey;
 	struct text *clients = &survey->text[SURVEY_CLIENTS];
-	const struct session_totals *totals = &survey->count.totals;
 
-	survey->sum.accesses += totals->accesses;
-	survey->sum.misses += totals->misses;
-	survey->sum.joins += totals->joins;
-	survey->sum.failures += totals->failures;
-	survey->sum.wait_ns += totals->wait_ns;
+	session_totals_add(&survey->sum, &survey->count.totals);
+	add_layers(survey, session->model);
 	survey->leased += survey->count.leased;
 	if (survey->wants_metrics)
 		metrics_take_session(manager, session, &survey->count);
@@ -159,8 +200,7 @@ static int count_slice(struct manager *manager)
 		if (session == NULL)
 			continue;
 		if (session->number != survey->number)
-			survey->count = (struct session_count){.objects = 0};
-		survey->number = session->number;
+			begin_session(survey, session);
 		before = survey->count.objects;
 		if (!session_count(session, &survey->count, words))
 			return 0;
@@ -201,6 +241,8 @@ static void finish(struct manager *manager)
 	add_json(&survey->text[SURVEY_STATS], report_stats(manager, &survey->sum, survey->leased));
 	if (survey->wants_clients)
 		add_text(&survey->text[SURVEY_CLIENTS], "]}", 2);
+	if (survey->wants_layers)
+		add_json(&survey->text[SURVEY_LAYERS], report_layers(manager));
 }
 
 static void answer_some(struct survey *survey)
@@ -264,6 +306,8 @@ void survey_close(struct manager *manager)
 	if (manager->survey == NULL)
 		return;
 	drop_texts(manager->survey);
+	free(manager->survey->by_layer);
+	free(manager->survey->of_session);
 	free(manager->survey);
 	manager->survey = NULL;
 }

@@ -23,9 +23,10 @@
 #define SURVEY_ENDING_NS 200000000
 
 struct manager;
+struct session_totals;
 
 /* METRICS: what was counted is told to metrics.h meanwhile, and the text is empty. */
-enum survey_kind { SURVEY_STATS, SURVEY_CLIENTS, SURVEY_METRICS, SURVEY_KINDS };
+enum survey_kind { SURVEY_STATS, SURVEY_CLIENTS, SURVEY_LAYERS, SURVEY_METRICS, SURVEY_KINDS };
 
 struct survey_question {
 	enum survey_kind kind;
@@ -42,6 +43,9 @@ void survey_close(struct manager *manager); /* when nobody waits */
 void survey_ask(struct manager *manager, struct survey_question *question);
 /* The asker goes away, waiting or not. */
 void survey_forget(struct survey_question *question);
+
+/* While an answer is given: what was counted, by layer of all models; NULL: out of memory. */
+const struct session_totals *survey_layers(const struct manager *manager);
 
 /* A slice, or some answers. 1: there is more. */
 int survey_pump(struct manager *manager);

@@ -212,6 +212,8 @@ static int look(struct warm *warm)
 	r = warm->in_flight_count == WARM_IN_FLIGHT_MAX ? 0 : pump_idle(warm->manager, owner, warm->in_flight_count);
 	if (r == -ENOSPC)
 		finish(warm, WARM_END_FULL);
+	if (r == -EBUSY)
+		object_reject(warm->manager, owner);
 	if (r <= 0) {
 		warm->refused += r == -EBUSY;
 		warm->failed += r == -EIO;

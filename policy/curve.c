@@ -18,6 +18,7 @@
 struct curve_layer {
 	uint32_t first, count;       /* its objects */
 	uint64_t accesses;
+	struct curve_distances distances;
 };
 
 struct curves {
@@ -91,6 +92,16 @@ static void step_back(uint16_t *restrict ranks, uint32_t count, uint16_t rank)
 		ranks[i] = (uint16_t)(ranks[i] + (ranks[i] < rank));
 }
 
+static void count_distance(struct curve_distances *distances, uint16_t rank)
+{
+	if (rank == UNSEEN) {
+		distances->first_uses++;
+		return;
+	}
+	distances->sum += rank;
+	distances->bucket[rank == 0 ? 0 : 32 - __builtin_clz(rank)]++;
+}
+
 void curves_access(struct curves *curves, uint32_t object)
 {
 	struct curve_layer *layer;
@@ -100,6 +111,7 @@ void curves_access(struct curves *curves, uint32_t object)
 	layer = &curves->layer[curves->layer_of[object]];
 	rank = curves->rank[object];
 	layer->accesses++;
+	count_distance(&layer->distances, rank);
 	if (rank != UNSEEN)
 		curves->hits[layer->first + rank]++;
 	if (rank == 0)
@@ -142,4 +154,10 @@ uint64_t curves_accesses(const struct curves *curves, uint32_t layer)
 {
 	CNRE_CHECK(layer < curves->layer_count);
 	return curves->layer[layer].accesses;
+}
+
+const struct curve_distances *curves_distances(const struct curves *curves, uint32_t layer)
+{
+	CNRE_CHECK(layer < curves->layer_count);
+	return &curves->layer[layer].distances;
 }

@@ -22,4 +22,16 @@ void curves_age(struct curves *curves);
 uint64_t curves_misses(const struct curves *curves, uint32_t layer, uint32_t slots);
 uint64_t curves_accesses(const struct curves *curves, uint32_t layer);
 
+/*
+ * Reuse distances since the beginning, which age does not touch: accesses by how many other objects of the layer were used
+ * since the same object was. Bucket 0: none, 1: one, 2: two or three, and so on; bucket i ends with 2^i - 1.
+ */
+#define CURVE_DISTANCES 17u
+struct curve_distances {
+	uint64_t first_uses;         /* at no distance at all */
+	uint64_t sum;                /* of all that are counted in buckets */
+	uint64_t bucket[CURVE_DISTANCES];
+};
+const struct curve_distances *curves_distances(const struct curves *curves, uint32_t layer);
+
 #endif

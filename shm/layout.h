@@ -319,6 +319,7 @@ struct cnre_state_table {
 	/* Of the path that the stored listening socket was bound to, as it was then; inode 0: not known. */
 	uint64_t socket_device, socket_inode;
 	uint64_t kv_budget_bytes;         /* set at run time; 0: the configured one */
+	uint64_t retired_bytes;           /* payload that ended sessions had looked up */
 };
 /*
  * This one is appended to without another version: its segment is whole pages, zeroed, and 0 in a new word means that the

@@ -21,6 +21,7 @@ enum { OBJECT = 1, OBJECTS = 4, A = 0, B = 1 };
 static struct manager manager;
 static struct model_catalog catalog;
 static struct model_object object[OBJECTS];
+static struct model_layer layer = {.expert_count = OBJECTS};
 static struct model_shape shape = {.slab_bytes = 4096};
 static struct residency residency;
 static struct load load;
@@ -145,13 +146,15 @@ static struct cnre_entry *entry(void)
 
 static void begin(int64_t timeout_ns)
 {
-	catalog = (struct model_catalog){.object_count = OBJECTS, .object = object, .shape = &shape};
+	catalog = (struct model_catalog){
+		.layer_count = 1, .layer = &layer, .object_count = OBJECTS, .object = object, .shape = &shape};
 	manager.model[0].catalog = &catalog;
 	manager.model[0].directory = calloc(1, sizeof(struct cnre_directory) + OBJECTS * sizeof(struct cnre_entry));
 	manager.counters = calloc(1, sizeof *manager.counters);
 	manager.residency = &residency;
 	manager.model_count = 1;
 	manager.owner_count = OBJECTS;
+	cr_assert_eq(layer_counts_open(&manager), 0);
 	manager.read_timeout_ns = timeout_ns;
 	residency.prefetched = calloc(OBJECTS, 1);
 	residency.demanded_ns = calloc(OBJECTS, sizeof *residency.demanded_ns);
@@ -180,6 +183,7 @@ static void end(void)
 	free(residency.prefetched);
 	free(residency.demanded_ns);
 	free(residency.moved_ns);
+	layer_counts_close(&manager);
 	free(manager.model[0].directory);
 	free(manager.counters);
 }

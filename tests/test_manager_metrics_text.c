@@ -108,6 +108,35 @@ Test(manager_metrics_text, buckets_are_cumulated_and_bounds_belong_to_theirs)
 	expect_line("cnre_load_service_seconds_sum{model=\"olmoe\",view=\"\"} 31.000200001");
 }
 
+Test(manager_metrics_text, distances_end_with_what_a_bucket_holds_and_first_uses_are_apart)
+{
+	snapshot.model[0].distances = (struct curve_distances){.first_uses = 7, .sum = 9, .bucket = {2, 1, 3}};
+	(void)write_text(1);
+	expect_line("# UNIT cnre_model_reuse_distance_experts experts");
+	expect_line("cnre_model_reuse_distance_experts_bucket{model=\"olmoe\",view=\"\",le=\"0.0\"} 2");
+	expect_line("cnre_model_reuse_distance_experts_bucket{model=\"olmoe\",view=\"\",le=\"1.0\"} 3");
+	expect_line("cnre_model_reuse_distance_experts_bucket{model=\"olmoe\",view=\"\",le=\"3.0\"} 6");
+	expect_line("cnre_model_reuse_distance_experts_bucket{model=\"olmoe\",view=\"\",le=\"65535.0\"} 6");
+	expect_line("cnre_model_reuse_distance_experts_bucket{model=\"olmoe\",view=\"\",le=\"+Inf\"} 6");
+	expect_line("cnre_model_reuse_distance_experts_sum{model=\"olmoe\",view=\"\"} 9");
+	expect_line("cnre_model_reuse_distance_experts_count{model=\"olmoe\",view=\"\"} 6");
+	expect_line("cnre_model_first_uses_total{model=\"olmoe\",view=\"\"} 7");
+}
+
+Test(manager_metrics_text, tiers_add_up_and_prefetches_end_in_one_way_each)
+{
+	set_counter("hits", 10);
+	set_counter("misses", 3);
+	set_counter("vram_hits", 4);
+	snapshot.model[0].prefetches_ended[PREFETCH_LATE] = 5;
+	(void)write_text(1);
+	expect_line("cnre_tier_accesses_total{tier=\"vram\"} 4");
+	expect_line("cnre_tier_accesses_total{tier=\"ram\"} 6");
+	expect_line("cnre_tier_accesses_total{tier=\"drive\"} 3");
+	expect_line("cnre_model_prefetches_total{model=\"olmoe\",view=\"\",outcome=\"late\"} 5");
+	expect_line("cnre_model_prefetches_total{model=\"olmoe\",view=\"\",outcome=\"used\"} 0");
+}
+
 Test(manager_metrics_text, a_full_snapshot_has_a_line_for_each_place_and_no_more)
 {
 	size_t lines = 0;

@@ -17,6 +17,7 @@ enum { OBJECTS = 64, DRIVES = 3, PLACES = 8, TIMEOUT_NS = 1000000000 };
 static struct manager manager;
 static struct model_catalog catalog;
 static struct model_object object[OBJECTS];
+static struct model_layer layer = {.expert_count = OBJECTS};
 static struct model_shape shape = {.slab_bytes = 4096};
 static struct residency residency;
 static struct load load[PLACES];
@@ -151,7 +152,8 @@ int session_any_lease(const struct session_table *table, const struct served_mod
 static void begin(uint32_t places, uint32_t reads_of_drive)
 {
 	room = reads_of_drive;
-	catalog = (struct model_catalog){.object_count = OBJECTS, .object = object, .shape = &shape};
+	catalog = (struct model_catalog){
+		.layer_count = 1, .layer = &layer, .object_count = OBJECTS, .object = object, .shape = &shape};
 	memset(&manager, 0, sizeof manager);
 	manager.model[0].catalog = &catalog;
 	manager.model[0].directory = calloc(1, sizeof(struct cnre_directory) + OBJECTS * sizeof(struct cnre_entry));
@@ -159,6 +161,7 @@ static void begin(uint32_t places, uint32_t reads_of_drive)
 	manager.residency = &residency;
 	manager.model_count = 1;
 	manager.owner_count = OBJECTS;
+	cr_assert_eq(layer_counts_open(&manager), 0);
 	manager.loads_max = manager.loads_most = places;
 	manager.read_timeout_ns = TIMEOUT_NS;
 	residency.load = load;
@@ -178,6 +181,7 @@ static void end(void)
 	(void)queue_close(residency.queue);
 	free(residency.demanded_ns);
 	free(residency.moved_ns);
+	layer_counts_close(&manager);
 	free(manager.model[0].directory);
 	free(manager.counters);
 }

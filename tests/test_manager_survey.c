@@ -18,6 +18,9 @@ enum { OBJECTS = 50000, SESSIONS = 3 }; /* more than one slice, and no multiple 
 
 static struct manager manager;
 static struct model_catalog catalog;
+static struct model_layer layer;
+static struct model_object objects_of[OBJECTS];
+static struct model_shape shape = {.payload_bytes = 1000};
 static struct served_model model;
 static struct session session[SESSIONS];
 static json_t *answered; /* a list that owns what was answered */
@@ -55,7 +58,7 @@ static void attach(uint32_t slot, uint32_t number, uint32_t objects)
 
 	free(new->channel);
 	free(new->ledger);
-	catalog.object_count = objects;
+	catalog.object_count = layer.expert_count = objects;
 	*new = (struct session){.model = &model, .number = number, .slot = slot, .attached_ns = cnre_clock_now_ns()};
 	new->channel = calloc(1, CNRE_CHANNEL_BYTES(1));
 	new->ledger = calloc(1, sizeof *new->ledger + objects * sizeof(uint64_t));
@@ -64,7 +67,8 @@ static void attach(uint32_t slot, uint32_t number, uint32_t objects)
 
 static void start(uint32_t objects)
 {
-	catalog = (struct model_catalog){.name = "invented", .layer_count = 1};
+	catalog = (struct model_catalog){
+		.name = "invented", .layer_count = 1, .layer = &layer, .object = objects_of, .shape = &shape};
 	model.catalog = &catalog;
 	answered = json_array();
 	manager.counters = calloc(1, sizeof *manager.counters);
@@ -105,6 +109,7 @@ Test(manager_survey, what_fits_into_a_slice_is_answered_at_once)
 	ask(&asker, SURVEY_STATS);
 	cr_assert_eq(asker.answers, 1);
 	cr_assert_eq(number(asker.json, "accesses"), 15);
+	cr_assert_eq(number(asker.json, "bytes_looked_up"), 5000, "the payload of each, as often as it was looked up");
 	cr_assert_eq(number(asker.json, "leased_objects"), 1);
 	cr_assert_eq(survey_pump(&manager), 0);
 }

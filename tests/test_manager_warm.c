@@ -21,6 +21,7 @@ enum { LAYERS = 2, EXPERTS = 4, OBJECTS = LAYERS * EXPERTS, SMALL = 4096, LARGE 
 static struct manager manager;
 static struct model_catalog catalog;
 static struct model_object object[OBJECTS];
+static struct model_layer layer[LAYERS] = {{.expert_count = EXPERTS}, {.first_object = EXPERTS, .expert_count = EXPERTS}};
 static struct model_shape shape[2] = {{.slab_bytes = SMALL}, {.slab_bytes = LARGE}};
 static struct settings settings;
 
@@ -60,6 +61,7 @@ static void begin(void)
 					 .main_layer_count = LAYERS,
 					 .expert_count = EXPERTS,
 					 .object_count = OBJECTS,
+					 .layer = layer,
 					 .object = object,
 					 .shape = shape};
 	memset(&manager, 0, sizeof manager);
@@ -69,6 +71,7 @@ static void begin(void)
 	manager.settings = &settings;
 	manager.model_count = 1;
 	manager.owner_count = OBJECTS;
+	cr_assert_eq(layer_counts_open(&manager), 0);
 	answer = 1;
 	cr_assert_eq(worker_open(&manager.writer, 1), 0);
 }
@@ -77,6 +80,7 @@ static void end(void)
 {
 	manager.writer = worker_close(manager.writer);
 	warm_close(&manager);
+	layer_counts_close(&manager);
 	free(manager.model[0].directory);
 	free(manager.counters);
 }

@@ -164,3 +164,24 @@ Test(policy_curve, layers_that_cannot_be_are_einval_and_the_output_is_untouched)
 	cr_assert_eq(curves_misses(curves, 0, 5042), 5042);
 	curves_destroy(curves);
 }
+
+/* Goal: distances are counted once each, in the right bucket, and ageing leaves them. Method: a few known ones. */
+Test(policy_curve, reuse_distances_are_counted_by_powers_of_two_and_do_not_age)
+{
+	enum { COUNT = 6 };
+	const uint32_t of_layer[COUNT] = {0, 0, 0, 0, 0, 1};
+	const uint32_t accesses[] = {0, 0, 1, 0, 2, 3, 4, 0, 5, 5};
+	const uint64_t expected[CURVE_DISTANCES] = {1, 1, 1}; /* 0 again at once; behind 1; behind 2, 3 and 4 */
+	struct curves *curves;
+
+	cr_assert_eq(curves_create(&curves, COUNT, 2, of_layer), 0);
+	for (size_t i = 0; i < sizeof accesses / sizeof accesses[0]; i++)
+		curves_access(curves, accesses[i]);
+	curves_age(curves);
+	cr_expect_eq(curves_distances(curves, 0)->first_uses, 5);
+	cr_expect_eq(curves_distances(curves, 0)->sum, 0 + 1 + 3);
+	cr_expect_arr_eq(curves_distances(curves, 0)->bucket, expected, sizeof expected);
+	cr_expect_eq(curves_distances(curves, 1)->first_uses, 1);
+	cr_expect_eq(curves_distances(curves, 1)->bucket[0], 1);
+	curves_destroy(curves);
+}
