@@ -71,7 +71,7 @@ client_sources := attach.c options.c endpoint.c session.c connection.c ask.c aut
 	acquire.c admission.c batch.c prefetch.c policy.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
 	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c unsupported.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
-	layers.c place.c experts.c why.c why_words.c explain.c explain_sample.c explain_verdict.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
+	layers.c place.c experts.c why.c why_words.c explain.c explain_sample.c explain_verdict.c top.c top_rates.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
 	iobench.c iobench_words.c iobench_file.c iobench_trial.c iobench_verdict.c iobench_sweep.c iobench_report.c
 top_sources := main.c options.c ui.c grid.c picture.c map.c draw.c record.c source.c screen.c
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c

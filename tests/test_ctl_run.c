@@ -64,7 +64,7 @@ static const char drives_text[] =
 	"\"failovers\":3,\"failover_last_s\":0.0021,\"failover_most_s\":2.1,\"drives\":["
 	"{\"device\":\"259:1\",\"name\":\"nvme0n1p1\",\"directory\":\"/data/olmoe\",\"role\":\"primary\",\"files\":12,"
 	"\"files_degraded\":0,\"state\":\"ok\",\"state_s\":null,\"reason\":null,\"weight\":0.8,\"bytes\":2576980377,\"share\":0.8,"
-	"\"reads\":400,\"read_s\":0.8,\"bandwidth\":2000000000.0,\"in_flight\":4,\"chunks\":9,"
+	"\"reads\":400,\"read_s\":0.8,\"read_p99_s\":0.009,\"bandwidth\":2000000000.0,\"in_flight\":4,\"chunks\":9,"
 	"\"errors\":{\"io\":0,\"short\":0,\"gone\":0,\"digest\":0,\"timeout\":0},\"failovers\":0,\"coverage\":1.0,\"coverage_used\":null},"
 	"{\"device\":\"0:77\",\"name\":null,\"directory\":\"/mnt/copy\",\"role\":\"mirror\",\"files\":4,\"files_degraded\":2,"
 	"\"state\":\"degraded\",\"state_s\":90,\"reason\":\"Input/output error\",\"do\":\"check it\",\"weight\":0.2,\"bytes\":644245095,\"share\":0.2,"
@@ -80,7 +80,7 @@ Test(ctl_run, drives_show_shares_coverage_and_who_is_out_and_why)
 	expect_contains(output, "3.0 GiB since the manager started, 1.0 GiB by managers before it");
 	expect_contains(output, "weights    measured\n");
 	expect_contains(output, "failovers  3, the last in 2.1 ms, the longest in 2.1 s\n");
-	expect_contains(output, "nvme0n1p1  primary  ok         80.0 %    2.4 GiB   80.0 %  2000.0 MB/s      4     2.0 ms        0   100.0 %        -       12\n");
+	expect_contains(output, "nvme0n1p1  primary  ok         80.0 %    2.4 GiB   80.0 %  2000.0 MB/s      4     2.0 ms     9.0 ms        0   100.0 %        -       12\n");
 	expect_contains(output, "0:77       mirror   degraded");
 	expect_contains(output, "           degraded for 90.0 s: Input/output error\n");
 	expect_contains(output, "           2 files are not read while another replica is good\n");

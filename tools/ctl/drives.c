@@ -9,17 +9,6 @@
 
 static const char *const error_kinds[] = {"io", "short", "gone", "digest", "timeout"};
 
-/* A part of one as a share, or "-" where there is none. */
-static const char *share_of(const json_t *drive, const char *key, char text[FORMAT_BYTES])
-{
-	const json_t *value = json_object_get(drive, key);
-
-	if (!json_is_number(value))
-		return "-";
-	(void)snprintf(text, FORMAT_BYTES, "%.1f %%", json_number_value(value) * 100);
-	return text;
-}
-
 static const char *speed_of(const json_t *drive, char text[FORMAT_BYTES])
 {
 	const json_t *value = json_object_get(drive, "bandwidth");
@@ -77,17 +66,18 @@ static void print_trouble(FILE *out, struct fields *fields, const json_t *drive)
 static void print_drive(FILE *out, struct fields *fields, const json_t *drive)
 {
 	const json_t *name = json_object_get(drive, "name");
-	char bytes[FORMAT_BYTES], speed[FORMAT_BYTES], share[4][FORMAT_BYTES], average[FORMAT_BYTES];
+	char bytes[FORMAT_BYTES], speed[FORMAT_BYTES], share[4][FORMAT_BYTES], average[FORMAT_BYTES], p99[FORMAT_BYTES];
 	char errors[FORMAT_BYTES], files[FORMAT_BYTES];
 
-	fprintf(out, "%-10s %-8s %-8s %8s %10s %8s %12s %6" PRIu64 " %10s %8s %9s %8s %8s\n",
+	fprintf(out, "%-10s %-8s %-8s %8s %10s %8s %12s %6" PRIu64 " %10s %10s %8s %9s %8s %8s\n",
 		json_is_string(name) ? json_string_value(name) : fields_string(fields, drive, "device"),
-		fields_string(fields, drive, "role"), fields_string(fields, drive, "state"), share_of(drive, "weight", share[0]),
-		format_bytes(fields_number(fields, drive, "bytes"), bytes), share_of(drive, "share", share[1]),
+		fields_string(fields, drive, "role"), fields_string(fields, drive, "state"), format_share_of(drive, "weight", share[0]),
+		format_bytes(fields_number(fields, drive, "bytes"), bytes), format_share_of(drive, "share", share[1]),
 		speed_of(drive, speed), fields_number(fields, drive, "in_flight"),
 		format_average(fields_real(fields, drive, "read_s"), fields_number(fields, drive, "reads"), average),
+		format_seconds_of(drive, "read_p99_s", p99),
 		format_count(count_errors(fields, fields_object(fields, drive, "errors")), errors),
-		share_of(drive, "coverage", share[2]), share_of(drive, "coverage_used", share[3]),
+		format_share_of(drive, "coverage", share[2]), format_share_of(drive, "coverage_used", share[3]),
 		format_count(fields_number(fields, drive, "files"), files));
 }
 
@@ -115,8 +105,8 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 	size_t i;
 
 	print_summary(out, fields, answer);
-	fprintf(out, "\n%-10s %-8s %-8s %8s %10s %8s %12s %6s %10s %8s %9s %8s %8s\n", "DRIVE", "ROLE", "STATE", "WEIGHT",
-		"READ", "SHARE", "SPEED", "OUT", "TIME/READ", "ERRORS", "HOLDS", "OF USES", "FILES");
+	fprintf(out, "\n%-10s %-8s %-8s %8s %10s %8s %12s %6s %10s %10s %8s %9s %8s %8s\n", "DRIVE", "ROLE", "STATE", "WEIGHT",
+		"READ", "SHARE", "SPEED", "OUT", "TIME/READ", "P99", "ERRORS", "HOLDS", "OF USES", "FILES");
 	json_array_foreach (fields_array(fields, answer, "drives"), i, drive) {
 		print_drive(out, fields, drive);
 		fprintf(out, "           %s\n", fields_string(fields, drive, "directory"));

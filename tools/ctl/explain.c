@@ -139,19 +139,12 @@ static int gather(int argc, char *const *argv, const struct verb_asker *asker, j
 
 /* ---- for a person ---- */
 
-static const char *seconds_of(const json_t *answer, const char *key, char text[FORMAT_BYTES])
-{
-	const json_t *value = json_object_get(answer, key);
-
-	return json_is_number(value) ? format_seconds(json_number_value(value), text) : "-";
-}
-
 static void print_drive(FILE *out, struct fields *fields, const json_t *drive)
 {
 	char text[FORMAT_BYTES];
 
 	fprintf(out, "           %-16.40s %10.1f MB/s  %10s a read  %3" PRIu64 " out  %s\n", fields_string(fields, drive, "name"),
-		fields_real(fields, drive, "bytes_s") / 1e6, seconds_of(drive, "read_s", text),
+		fields_real(fields, drive, "bytes_s") / 1e6, format_seconds_of(drive, "read_s", text),
 		fields_number(fields, drive, "in_flight"), fields_string(fields, drive, "state"));
 }
 
@@ -168,7 +161,7 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 		fields_real(fields, answer, "lookups_s"), fields_real(fields, answer, "misses_s"),
 		fields_real(fields, answer, "loads_s"), fields_real(fields, answer, "evictions_s"));
 	fprintf(out, "waits      %.1f %% of the clients' time; %s felt a miss, %s a read\n", fields_real(fields, answer, "waiting") * 100,
-		seconds_of(answer, "felt_miss_s", text[0]), seconds_of(answer, "service_s", text[1]));
+		format_seconds_of(answer, "felt_miss_s", text[0]), format_seconds_of(answer, "service_s", text[1]));
 	fprintf(out, "memory     %s of %s, all experts %s", format_bytes(fields_number(fields, answer, "resident_bytes"), text[0]),
 		format_bytes(fields_number(fields, answer, "budget_bytes"), text[1]),
 		format_bytes(fields_number(fields, answer, "all_bytes"), text[2]));

@@ -72,3 +72,20 @@ const char *format_average(double seconds, uint64_t count, char text[FORMAT_BYTE
 {
 	return count == 0 ? strcpy(text, "-") : format_seconds(seconds / (double)count, text);
 }
+
+const char *format_seconds_of(const json_t *object, const char *key, char text[FORMAT_BYTES])
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? format_seconds(json_number_value(value), text) : strcpy(text, "-");
+}
+
+const char *format_share_of(const json_t *object, const char *key, char text[FORMAT_BYTES])
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_number(value))
+		return strcpy(text, "-");
+	(void)snprintf(text, FORMAT_BYTES, "%.1f %%", json_number_value(value) * 100);
+	return text;
+}

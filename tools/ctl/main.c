@@ -92,7 +92,7 @@ static int show(struct run *run, const struct options *options, char message[CTL
 {
 	if (run->verb->is_local != NULL && run->verb->is_local(options->word_count, options->word))
 		return show_local(run, options, message);
-	if (!options->watches)
+	if (!options->watches && (!run->verb->watches || options->as_json || !isatty(STDOUT_FILENO)))
 		return show_once(run, message);
 	run->stop_fd = open_stop_signals();
 	if (run->stop_fd < 0) {

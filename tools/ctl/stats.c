@@ -49,6 +49,31 @@ static void print_memory(FILE *out, struct fields *fields, const json_t *stats)
 		format_count(fields_number(fields, stats, "evictions"), text[4]));
 }
 
+static void print_prefetches(FILE *out, struct fields *fields, const json_t *stats)
+{
+	uint64_t issued = fields_number(fields, stats, "prefetches_issued");
+	char text[6][FORMAT_BYTES];
+
+	if (issued == 0)
+		return;
+	fprintf(out, "prefetch   %s: %s used, %s late, %s wasted, %s failed, %s not asked for yet\n", format_count(issued, text[0]),
+		format_count(fields_number(fields, stats, "prefetches_used"), text[1]),
+		format_count(fields_number(fields, stats, "prefetches_late"), text[2]),
+		format_count(fields_number(fields, stats, "prefetches_wasted"), text[3]),
+		format_count(fields_number(fields, stats, "prefetches_failed"), text[4]),
+		format_count(fields_number(fields, stats, "prefetches_unused"), text[5]));
+}
+
+static void print_kv(FILE *out, struct fields *fields, const json_t *stats)
+{
+	uint64_t tokens = fields_number(fields, stats, "kv_hit_tokens");
+	char text[2][FORMAT_BYTES];
+
+	if (tokens > 0)
+		fprintf(out, "kv         %s tokens found, %s of computing avoided\n", format_count(tokens, text[0]),
+			format_seconds((double)fields_number(fields, stats, "kv_avoided_ns") / 1e9, text[1]));
+}
+
 static void print_attention(FILE *out, struct fields *fields, const json_t *stats)
 {
 	uint64_t failures = fields_number(fields, stats, "failures");
@@ -77,6 +102,8 @@ static void print(FILE *out, struct fields *fields, const json_t *stats)
 	print_lookups(out, fields, stats);
 	print_loads(out, fields, stats);
 	print_memory(out, fields, stats);
+	print_prefetches(out, fields, stats);
+	print_kv(out, fields, stats);
 	print_attention(out, fields, stats);
 	fputc('\n', out);
 	for (size_t i = 0; i < cnre_counter_count; i++) {

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-const struct verb *const verb_table[] = {&verb_status, &verb_stats,  &verb_clients, &verb_layers, &verb_experts, &verb_why, &verb_explain, &verb_drives,  &verb_kv,
+const struct verb *const verb_table[] = {&verb_status, &verb_stats,  &verb_clients, &verb_layers, &verb_experts, &verb_why, &verb_explain, &verb_top, &verb_drives,  &verb_kv,
 					 &verb_set,    &verb_policy, &verb_reset,   &verb_trace,  &verb_usage,
 					 &verb_warm,   &verb_inspect, &verb_iobench, NULL};
 

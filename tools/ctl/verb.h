@@ -52,6 +52,7 @@ struct verb {
 	/* What to ask on, until is_final says that nothing more will change (VERB_FOLLOW_NS at most). NULL: once is enough. */
 	const char *follow_request;
 	int (*is_final)(const json_t *answer);
+	int watches;                      /* 1: where a person looks on, it is asked for again and again by itself */
 	int (*is_order)(int argc, char *const *argv); /* 1: it changes something, so that nobody means it repeated. NULL: no */
 	/* 0, or -errno with a message: an order that was taken and came to nothing. NULL: none does. */
 	int (*check)(const json_t *answer, char message[CTL_MESSAGE_BYTES]);
@@ -72,6 +73,7 @@ extern const struct verb verb_experts;
 extern const struct verb verb_why;
 extern const struct verb verb_explain;
 extern const struct verb verb_drives;
+extern const struct verb verb_top;
 extern const struct verb verb_kv;
 extern const struct verb verb_set;
 extern const struct verb verb_policy;
