@@ -81,6 +81,11 @@ check_identities() # when
 	same "$1" 'accesses of clients = all' "$(sum_of cnre_client_accesses_total)" "$(sum_of cnre_accesses_total)"
 	same "$1" 'misses of clients = all' "$(sum_of cnre_client_misses_total)" "$(sum_of cnre_misses_total)"
 	same "$1" 'accesses of tiers = all' "$(sum_of cnre_tier_accesses_total)" "$(sum_of cnre_accesses_total)"
+	same "$1" 'admissions = loads' "$(sum_of cnre_admissions_total)" "$(sum_of cnre_loads_total)"
+	same "$1" 'admissions = evictions + residents' "$(sum_of cnre_admissions_total)" "$(calculate "$(sum_of cnre_evictions_total) + $(sum_of cnre_resident_objects)")"
+	same "$1" 'prefetches end in one way each' "$(sum_of cnre_prefetches_issued_total)" "$(calculate "$(sum_of cnre_prefetches_used_total) + $(sum_of cnre_prefetches_late_total) + $(sum_of cnre_prefetches_wasted_total) + $(sum_of cnre_prefetches_failed_total) + $(sum_of cnre_prefetches_unused)")"
+	same "$1" 'looked-up bytes of clients = all' "$(sum_of cnre_client_looked_up_bytes_total)" "$(sum_of cnre_looked_up_bytes_total)"
+	same "$1" 'hits + misses of layers = their accesses' "$(calculate "$(sum_of cnre_layer_hits_total) + $(sum_of cnre_layer_misses_total)")" "$(sum_of cnre_layer_accesses_total)"
 	same "$1" 'residents of models = all' "$(sum_of cnre_model_resident_experts)" "$(sum_of cnre_resident_objects)"
 }
 
@@ -92,6 +97,14 @@ for ((try = 0; try < 40; try++)); do
 done
 same engines 'accesses = what the engines counted' "$(sum_of cnre_accesses_total)" $((hits + misses))
 check_identities 'after engines'
+same layers 'accesses of layers = all' "$(sum_of cnre_layer_accesses_total)" "$(sum_of cnre_accesses_total)"
+same layers 'misses of layers = all' "$(sum_of cnre_layer_misses_total)" "$(sum_of cnre_misses_total)"
+same layers 'felt wait of layers = all' "$(sum_of cnre_layer_felt_wait_seconds_total)" "$(sum_of cnre_felt_wait_seconds_total)"
+same layers 'bytes read for layers = all' "$(sum_of cnre_layer_read_bytes_total)" "$(sum_of cnre_read_bytes_total)"
+same layers 'evictions of layers = all' "$(sum_of cnre_layer_evictions_total)" "$(sum_of cnre_evictions_total)"
+same drives 'times of reads = reads' "$(sum_of cnre_drive_read_time_seconds_count)" "$(sum_of cnre_drive_reads_total)"
+same drives 'sum of times' "$(sum_of cnre_drive_read_time_seconds_sum)" "$(sum_of cnre_drive_read_seconds_total)"
+same reuse 'distances + first uses = accesses' "$(calculate "$(sum_of cnre_model_reuse_distance_experts_count) + $(sum_of cnre_model_first_uses_total)")" "$(sum_of cnre_accesses_total)"
 same layers 'loads of layers = all' "$(sum_of cnre_layer_loads_total)" "$(sum_of cnre_loads_total)"
 same histogram 'count = loads' "$(sum_of cnre_load_service_seconds_count)" "$(sum_of cnre_loads_total)"
 same histogram 'sum = service time' "$(sum_of cnre_load_service_seconds_sum)" "$(sum_of cnre_service_seconds_total)"
