@@ -74,6 +74,17 @@ ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c fo
 	layers.c place.c experts.c why.c why_words.c explain.c explain_sample.c explain_verdict.c top.c top_rates.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
 	iobench.c iobench_words.c iobench_file.c iobench_trial.c iobench_verdict.c iobench_sweep.c iobench_report.c
 top_sources := main.c options.c ui.c grid.c picture.c map.c draw.c record.c source.c screen.c
+# cnre-inspect wants clang for what runs in the kernel, bpftool for its skeleton, libbpf and libelf. Without one of them it is
+# left out, and the build says so; WITH_INSPECT=yes fails instead, no leaves it out silently.
+WITH_INSPECT ?=
+CLANG ?= clang
+BPFTOOL ?= $(firstword $(shell command -v bpftool 2>/dev/null) $(wildcard /usr/sbin/bpftool /sbin/bpftool))
+inspect_lacks = $(strip $(if $(shell command -v $(CLANG) 2>/dev/null),,clang) $(if $(BPFTOOL),,bpftool) \
+	$(if $(wildcard $(addsuffix /bpf/usdt.bpf.h,/usr/include /usr/local/include)),,libbpf-dev) $(if $(wildcard $(addsuffix /gelf.h,/usr/include /usr/local/include)),,libelf-dev))
+have_inspect := $(if $(WITH_INSPECT),$(filter yes,$(WITH_INSPECT)),$(if $(inspect_lacks),,yes))
+inspect_sources := main.c options.c inspect.c watch.c library.c subject.c socket_of.c counters.c preflight.c extent_map.c range_map.c file_extents.c checkpoint.c \
+	known_files.c load_table.c tally.c histogram.c causes.c io.c io_report.c io_print.c waits.c waits_report.c loads.c loads_print.c leases.c symbols.c \
+	$(if $(have_inspect),programs.c elf_file.c)
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 standin_sources := fake_kv_store.c
 gen_sources := main.c options.c model.c format.c family.c olmoe.c glm.c glm53.c kimi_k3.c inkling.c qwen36.c qwen38.c \
@@ -159,13 +170,16 @@ colibri_files := $(addprefix client/colibri/,provider.h $(colibri_sources) exper
 colibri_objects := $(call objects,client/colibri,colibri)
 # A store of prefixes in a test's own memory. Beside tests/support/, since it has the names of libcnre.
 standin_objects := $(call objects,tests/standin,standin)
+inspect_objects := $(call objects,tools/inspect,inspect)
 sim_objects := $(call objects,tools/sim,sim)
 engine_objects := $(call objects,engine,engine)
 
-programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-top cnre-gen cnre-sim cnre-olmoe cnre-route)
+programs := $(addprefix $(out)/,cnre-managerd cnrectl cnre-top cnre-gen cnre-sim cnre-olmoe cnre-route $(if $(have_inspect),cnre-inspect))
 library := $(out)/libcnre.so.$(VERSION)
 
-all: $(programs) $(library) $(out)/cnre-counters.7
+all: $(programs) $(library) $(out)/cnre-counters.7 $(if $(have_inspect)$(WITH_INSPECT),,without-inspect)
+without-inspect:
+	@echo 'cnre-inspect is left out: $(inspect_lacks) missing'
 
 # Changes when the compiler or its flags do, so that no object of other flags is linked in. -Werror changes no object.
 compile = $(CC) $(CPPFLAGS) $(CFLAGS) $(cnre_cflags)
@@ -176,16 +190,28 @@ $(out)/obj/%.o: %.c $(out)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(compile) $(if $(WERROR),-Werror) $($(notdir $*)_cflags) -c -o $@ $<
 
+# What runs in the kernel is compiled against headers of its own, not against the kernel of this machine.
+bpf_arch := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
+bpf_include := $(wildcard $(addsuffix -linux-gnu,/usr/include/$(shell uname -m)))
+$(out)/gen/inspect.bpf.o: tools/inspect/inspect.bpf.c tools/inspect/kernel.h tools/inspect/event.h
+	@mkdir -p $(@D)
+	$(call say,BPF,$<)$(CLANG) -g -O2 -Wall $(if $(WERROR),-Werror) -target bpf -D__TARGET_ARCH_$(bpf_arch) -I. $(addprefix -I,$(bpf_include)) -c -o $@ $<
+$(out)/gen/inspect.skel.h: $(out)/gen/inspect.bpf.o
+	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name inspect_bpf >$@.new && mv $@.new $@
+$(out)/obj/tools/inspect/programs.o: $(out)/gen/inspect.skel.h
+programs_cflags := -I$(out)/gen
+
 # One archive a folder: a program or test names the folders it may use. main.o stays out: a test has its own main.
 define archive
 $(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
 	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
 endef
-$(foreach f,base shm policy model kvstore manager client colibri engine ctl top route sim gen standin,$(eval $(call archive,$(f))))
+$(foreach f,base shm policy model kvstore manager client colibri engine ctl top route inspect sim gen standin,$(eval $(call archive,$(f))))
 
 archives = $(foreach f,$(1),$(out)/lib$(f).a)
 manager_libs := -luring -ljansson -linih -lcrypto -lm
 client_libs := -lcrypto
+inspect_libs := -lbpf -lelf -lz
 
 $(out)/cnre-managerd: $(manager_objects) $(call archives,model policy kvstore shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(manager_libs)
@@ -202,6 +228,9 @@ $(out)/cnrectl: $(ctl_objects) $(call archives,model kvstore shm base)
 # It finds and asks a manager as cnrectl does.
 $(out)/cnre-top: $(top_objects) $(call archives,ctl shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lncurses -ltinfo -lm
+
+$(out)/cnre-inspect: $(inspect_objects) $(call archives,ctl model kvstore shm base)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto $(inspect_libs)
 
 $(out)/cnre-gen: $(gen_objects) $(call archives,base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -lcrypto -lm
@@ -229,6 +258,7 @@ $(out)/colibri/cnre_expert_store.o: client/colibri/expert_store.c client/colibri
 
 # As they are installed: without the path of the build, since beside an installed program no library lies.
 users := cnre-olmoe cnre-route
+for_root := cnre-managerd cnre-inspect
 $(out)/install/cnre-olmoe: $(engine_objects)
 $(out)/install/cnre-route: $(route_objects)
 $(addprefix $(out)/install/,$(users)): $(library)
@@ -248,6 +278,8 @@ test_archives_system := client manager policy kvstore shm base
 test_archives_colibri := colibri client kvstore shm base
 test_archives_ctl := ctl model kvstore shm base
 test_archives_top := top ctl kvstore shm base
+test_archives_inspect := inspect ctl model kvstore shm base
+test_libs_inspect := $(inspect_libs)
 test_archives_route := route standin client kvstore shm base
 test_archives_sim := sim policy model base
 test_archives_gen := gen base
@@ -281,7 +313,7 @@ folder_of = $(word 2,$(subst _, ,$(1)))
 define test_rule
 $(out)/tests/$(1): $(out)/obj/tests/$(1).o $(test_objects_$(1)) $(support) $(call archives,$(test_archives_$(call folder_of,$(1))))
 	@mkdir -p $$(@D)
-	$$(call say,LD,$$@)$$(CC) $$(CFLAGS) $$(LDFLAGS) -pthread -o $$@ $$^ $$(test_libs)
+	$$(call say,LD,$$@)$$(CC) $$(CFLAGS) $$(LDFLAGS) -pthread -o $$@ $$^ $$(test_libs) $(test_libs_$(call folder_of,$(1)))
 endef
 $(foreach t,$(tests),$(eval $(call test_rule,$(t))))
 $(test_programs): | $(fakecuda)
@@ -425,8 +457,8 @@ at = $(DESTDIR)$(1)
 install: all $(addprefix $(out)/install/,$(users)) client/cnre.pc.in
 	$(Q)$(INSTALL) -d -m 0755 $(call at,$(bindir)) $(call at,$(sbindir)) $(call at,$(libdir)) $(call at,$(pkgconfigdir)) \
 		$(call at,$(includedir)/cnre) $(call at,$(docdir)/examples) $(call at,$(colibridir)) $(sort $(dir $(addprefix $(DESTDIR),$(installed_man))))
-	$(Q)$(INSTALL) -m 0755 $(out)/cnre-managerd $(call at,$(sbindir))/
-	$(Q)$(INSTALL) -m 0755 $(filter-out %/cnre-managerd $(addprefix %/,$(users)),$(programs)) $(addprefix $(out)/install/,$(users)) $(call at,$(bindir))/
+	$(Q)$(INSTALL) -m 0755 $(filter $(addprefix %/,$(for_root)),$(programs)) $(call at,$(sbindir))/
+	$(Q)$(INSTALL) -m 0755 $(filter-out $(addprefix %/,$(for_root) $(users)),$(programs)) $(addprefix $(out)/install/,$(users)) $(call at,$(bindir))/
 	$(Q)$(INSTALL) -m 0644 $(library) $(call at,$(libdir))/
 	$(Q)ln -sf $(notdir $(library)) $(call at,$(libdir))/libcnre.so.$(SOVERSION)
 	$(Q)ln -sf libcnre.so.$(SOVERSION) $(call at,$(libdir))/libcnre.so
@@ -451,7 +483,7 @@ install-units: systemd/cnre-managerd.service.in systemd/cnre-managerd.socket.in 
 	$(Q)$(INSTALL) -m 0644 systemd/cnre.tmpfiles $(call at,$(tmpfilesdir))/cnre.conf
 
 uninstall:
-	rm -f $(call at,$(sbindir))/cnre-managerd $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out %/cnre-managerd,$(programs)))) \
+	rm -f $(addprefix $(call at,$(sbindir))/,$(for_root)) $(addprefix $(call at,$(bindir))/,$(notdir $(filter-out $(addprefix %/,$(for_root)),$(programs)))) \
 		$(addprefix $(call at,$(libdir))/,$(notdir $(library)) libcnre.so.$(SOVERSION) libcnre.so) \
 		$(call at,$(includedir))/cnre/cnre.h $(call at,$(pkgconfigdir))/cnre.pc $(addprefix $(DESTDIR),$(installed_man)) \
 		$(addprefix $(call at,$(docdir))/,$(notdir $(documents)) $(addprefix examples/,$(notdir $(examples)))) \
@@ -474,7 +506,7 @@ help:
 	@sed -n '/^# make/,/^VERSION/s/^# //p' Makefile
 
 .SECONDARY:
-.PHONY: all clean check-one bench-loader-bin bench-sim-bin tests stress fuzzers build-asan build-tsan build-fuzz colibri soak crash crash-programs check check-asan check-tsan check-header \
+.PHONY: all without-inspect clean check-one bench-loader-bin bench-sim-bin tests stress fuzzers build-asan build-tsan build-fuzz colibri soak crash crash-programs check check-asan check-tsan check-header \
 	check-install lint fuzz bench demo setup setup-build setup-demo install install-units uninstall dist help FORCE
 FORCE:
 -include $(shell find $(out)/obj -name '*.d' 2>/dev/null)

@@ -7,9 +7,9 @@ set -u
 
 build='gcc g++ libc6-dev make pkg-config liburing-dev libjansson-dev libinih-dev libssl-dev libxxhash-dev libmicrohttpd-dev libncurses-dev systemtap-sdt-dev'
 demo=$build
-# libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, curl, prometheus, tmux,
+# bpftool, clang, libbpf-dev, libelf-dev cnre-inspect; libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, curl, prometheus, tmux,
 # systemd-container, libpam-systemd system tests; mandoc, shellcheck, systemd lint.
-check="$build libcriterion-dev clang libclang-rt-14-dev spin fio strace jq curl prometheus tmux systemd systemd-container libpam-systemd mandoc shellcheck"
+check="$build bpftool libbpf-dev libelf-dev libcriterion-dev clang libclang-rt-14-dev spin fio strace jq curl prometheus tmux systemd systemd-container libpam-systemd mandoc shellcheck"
 bench="$build fio memcached jq"
 
 case ${1-} in

@@ -17,7 +17,7 @@ allowed_for() # folder
 	engine) echo cnre ;;
 	tools/ctl) echo base shm kvstore model ;; # files of prefixes, and checkpoints without a manager
 	tools/top) echo base shm tools/ctl ;; # how a manager is found and asked
-	tools/inspect) echo base shm ;;
+	tools/inspect) echo base shm model tools/ctl ;; # what a checkpoint holds, and how a manager is found and asked
 	tools/sim) echo base policy model ;;
 	tools/gen) echo base ;;
 	tools/route) echo cnre ;;
@@ -48,7 +48,7 @@ check_file() # file folder
 
 # A header that is not ours, the C library's or the kernel's stays in the files named here: a regular expression.
 third_party='liburing.h         (manager/(loader_uring|bell|loop)|kvstore/disk_uring)\.c
-jansson.h          (manager|model|tools/ctl|tools/top|tools/gen|tools/sim|tools/route|engine)/[a-z_]+\.[ch]
+jansson.h          (manager|model|tools/ctl|tools/top|tools/gen|tools/sim|tools/route|tools/inspect|engine)/[a-z_]+\.[ch]
 ini.h              (manager/settings|model/family_file)\.c
 openssl/[a-z]+.h   (base/(fingerprint|payload)|kvstore/key)\.c
 (deepseek_v4_internal|expert_store|expert_store_registry|tensor).h client/colibri/expert_store\.c
@@ -56,6 +56,9 @@ microhttpd.h       manager/metrics_server\.c
 xxhash.h           (manager/digest\.c|kvstore/checker_body\.h)
 (n?curses|term).h  tools/top/screen\.c
 sys/sdt.h          base/probe\.h
+bpf/(bpf|libbpf).h tools/inspect/programs\.c
+bpf/(bpf_helpers|bpf_core_read|bpf_tracing|usdt.bpf).h tools/inspect/inspect\.bpf\.c
+gelf.h             tools/inspect/elf_file\.c
 cuda.h             gpu/cuda_api\.h'
 
 check_third_party() # files...

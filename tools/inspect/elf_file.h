@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What cnre-inspect wants to know of a program or library: which probes are in it, and whose code an address is. */
+#ifndef CNRE_TOOLS_INSPECT_ELF_FILE_H
+#define CNRE_TOOLS_INSPECT_ELF_FILE_H
+
+#include <stdint.h>
+
+struct elf_file;
+
+/* 0, or -errno: -ENOEXEC is no ELF file. *ret_file is set on success only. */
+int elf_file_open(struct elf_file **ret_file, const char *path);
+struct elf_file *elf_file_close(struct elf_file *file); /* NULL is fine */
+
+/* 0: it has no notes about probes at all: built without them, or stripped of .note.stapsdt. */
+int elf_file_has_notes(const struct elf_file *file);
+int elf_file_has_probe(const struct elf_file *file, const char *provider, const char *name);
+
+/* The function around an offset in the file, and how far into it; NULL: no symbol says. As long as the file is open. */
+const char *elf_file_symbol(const struct elf_file *file, uint64_t file_off, uint64_t *ret_into);
+
+#endif
