@@ -331,14 +331,17 @@ Test(policy_tier, the_young_do_not_hide_the_old)
 {
 	struct tier *tier = opened(&(struct moves_limits){.min_age_visits = 4}, 2);
 
-	use(tier, 0, 4);
-	(void)settle(tier);
-	use(tier, 1, 4);
+	world.in_ram[2] = 0;
+	use(tier, 2, 30);
 	use(tier, 0, 8);
-	(void)settle(tier); /* 1 is young and worth less than 0 */
+	(void)settle(tier);
+	use(tier, 0, 8);
+	use(tier, 1, 1);
+	(void)settle(tier);
 	cr_assert(is_there(tier, 0) && is_there(tier, 1));
-	use(tier, 2, 3);
-	cr_assert(tier_worth(tier, 2) > tier_worth(tier, 0));
+	world.in_ram[2] = 1;
+	use(tier, 2, 1);
+	cr_assert(tier_worth(tier, 2) > tier_worth(tier, 0) && tier_worth(tier, 0) > tier_worth(tier, 1));
 	cr_expect_eq(settle(tier), 1);
 	cr_expect(!is_there(tier, 0) && is_there(tier, 1) && is_there(tier, 2));
 	tier = tier_destroy(tier);

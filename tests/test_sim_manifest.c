@@ -73,6 +73,29 @@ Test(sim_manifest, what_is_not_said_follows_from_the_bytes)
 	traces_remove(&traces);
 }
 
+/* Layer 1 says all of it, layer 3 nothing: 4e6 bytes at 20 GB/s are 200 us. */
+Test(sim_manifest, what_vram_costs_is_said_or_follows_from_the_bytes)
+{
+	struct sim_manifest manifest;
+	char message[512] = "";
+
+	load();
+	cr_assert_eq(open_text(&manifest,
+			       "{\"layers\": {\"1\": {\"resident_bytes\": 1000000, \"vram_bytes\": 2097152, \"ram_hit_us\": 7, "
+			       "\"upload_us\": 0}, " LAYER3 "}}",
+			       message),
+		     0, "%s", message);
+	sim_manifest_uploads(&manifest, traces.geometry, 20);
+	cr_expect_eq(manifest.layer[0].vram_bytes, 2097152);
+	cr_expect_float_eq(manifest.layer[0].ram_hit_us, 7, 1e-9);
+	cr_expect_float_eq(manifest.layer[0].upload_us, 0, 1e-9);
+	cr_expect_eq(manifest.layer[1].vram_bytes, 4000000);
+	cr_expect_float_eq(manifest.layer[1].ram_hit_us, 200, 1e-9);
+	cr_expect_float_eq(manifest.layer[1].upload_us, 200, 1e-9);
+	sim_manifest_close(&manifest);
+	traces_remove(&traces);
+}
+
 Test(sim_manifest, every_field_is_taken)
 {
 	struct sim_manifest manifest;

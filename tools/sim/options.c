@@ -443,7 +443,7 @@ static int take_seed(struct parsing *parsing, const struct option_row *row, cons
 #define FIELD_ROW(name, argument, field, take, summary) {name, argument, summary, ANY, OWN, FIELD(field), 0, 0, take},
 #define POLICY_ROW(name, field, summary) {name, "NAME", summary, SIM_GATE, OWN, FIELD(field), 0, 0, take_one_policy},
 #define TUNING_ROW(name, field, least, most, summary) \
-	{name, "N", summary, ANY, OWN, FIELD(tuning.field), least, most, take_tuning},
+	{name, "N", summary, ANY, OWN, FIELD(field), least, most, take_tuning},
 #define FLAG_ROW(name, verbs, field, summary) {name, NULL, summary, verbs, FLAG, FIELD(field), 0, 0, NULL},
 #define TEXT_ROW(name, argument, verbs, field, summary) \
 	{name, argument, summary, verbs, TEXT, FIELD(field), 0, 0, NULL},
@@ -482,13 +482,13 @@ static const struct option_row table[] = {
 	OWN_ROW("felt-scales", "N,N...", SIM_GATE, take_scales, "with every felt time times each of these; default 0.5,1,1.5")
 	OWN_ROW("sensitivity-layers", "N,N...", SIM_GATE, take_layers, "and with one of these layers alone")
 	OWN_ROW("slru-split", "A:B:...", ANY, take_slru_split, "shares of slru's segments, lowest first")
-	TUNING_ROW("window-share", window_share, 0, 1, "of tinylfu")
-	TUNING_ROW("protected-share", protected_share, 0, 1, "of tinylfu")
-	TUNING_ROW("pin-share", pin_share, 0, 1, "of lru+pin")
+	TUNING_ROW("window-share", tuning.window_share, 0, 1, "of tinylfu")
+	TUNING_ROW("protected-share", tuning.protected_share, 0, 1, "of tinylfu")
+	TUNING_ROW("pin-share", tuning.pin_share, 0, 1, "of lru+pin")
 	FIELD_ROW("half-lives", "A:B:C", tuning.half_life, take_rates, "of cost, in visits of a layer")
 	FIELD_ROW("rate-weights", "A:B:C", tuning.rate_weight, take_rates, "of cost")
-	TUNING_ROW("prior-weight", prior_weight, 0, 1e6, "of cost")
-	TUNING_ROW("soft-ceiling", soft_ceiling, 1, 1e6, "of a soft pool, times the equal share")
+	TUNING_ROW("prior-weight", tuning.prior_weight, 0, 1e6, "of cost")
+	TUNING_ROW("soft-ceiling", tuning.soft_ceiling, 1, 1e6, "of a soft pool, times the equal share")
 	REAL_ROW("hysteresis", ANY, hysteresis, 0, 1e6, "a miss is placed if worth that much more than its victim")
 	NUMBER_ROW("min-age", ANY, moves.min_age_visits, 0, 1e9, "visits of its layer that a victim has been resident")
 	NUMBER_ROW("min-interval", ANY, moves.min_interval_visits, 0, 1e9, "visits between two placements of one object")
@@ -500,6 +500,7 @@ static const struct option_row table[] = {
 	NUMBER_ROW("vram-min-age", ANY, vram.limits.min_age_visits, 0, 1e9, "visits of its layer that one stays in VRAM")
 	NUMBER_ROW("vram-min-interval", ANY, vram.limits.min_interval_visits, 0, 1e9, "visits from its last move until its promotion")
 	FIELD_ROW("vram-bytes-per-token", "SIZE", vram.limits.bytes_per_token, take_bytes_per_token, "uploaded a token at most, on average; 0: any")
+	TUNING_ROW("vram-prior-weight", vram.tuning.prior_weight, 0, 1e6, "of worth in VRAM")
 	FIELD_ROW("vram-half-lives", "A:B:C", vram.tuning.half_life, take_rates, "of worth in VRAM, in visits of a layer")
 	FIELD_ROW("vram-rate-weights", "A:B:C", vram.tuning.rate_weight, take_rates, "of worth in VRAM")
 	OWN_ROW("compressed", "RATIO:US", ANY, take_compressed, "layers may be held so much smaller, a hit then costs US; needs --train, --budget")

@@ -99,7 +99,7 @@ void sim_report_csv_row(FILE *out, const struct sim_result *result)
 static json_t *layers_of(const struct sim_counts *counts)
 {
 	json_t *capacity = json_array(), *resident = json_array(), *accesses = json_array(), *misses = json_array(),
-	       *felt = json_array();
+	       *felt = json_array(), *vram = json_array();
 
 	for (uint32_t i = 0; i < counts->layer_count; i++) {
 		const struct sim_layer_counts *layer = &counts->layer[i];
@@ -109,10 +109,11 @@ static json_t *layers_of(const struct sim_counts *counts)
 		json_array_append_new(resident, json_integer(layer->resident));
 		json_array_append_new(accesses, json_integer((json_int_t)layer->accesses));
 		json_array_append_new(misses, json_integer((json_int_t)layer->misses));
+		json_array_append_new(vram, json_integer((json_int_t)layer->vram_hits));
 		json_array_append_new(felt, json_real(layer->felt_us / 1e6));
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "capacity", capacity, "resident", resident, "accesses", accesses,
-			 "misses", misses, "felt_wait_s", felt);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "capacity", capacity, "resident", resident, "accesses",
+			 accesses, "misses", misses, "vram_hits", vram, "felt_wait_s", felt);
 }
 
 static json_t *tiers_of(const struct sim_counts *counts)
