@@ -65,7 +65,10 @@ struct tier *tier_destroy(struct tier *tier); /* NULL is fine; returns NULL */
 
 /* ---- what happens ---- */
 
-/* As policy_visit and policy_access, and told of the same: every lookup, wherever it was served from. access is O(1). */
+/*
+ * As policy_visit and policy_access, and of every lookup, wherever it was served from. The policy of RAM is better not told
+ * of those that VRAM served: what nobody uses there makes room (doc/design.md). access is O(1).
+ */
 void tier_visit(struct tier *tier, uint32_t layer, uint32_t token_count);
 void tier_access(struct tier *tier, uint32_t object);
 /* So many tokens ended: once a token, not once a layer. Without tokens nothing moves, if bytes a token are limited. */

@@ -98,6 +98,27 @@ Test(sim_vram, a_copy_there_serves_though_ram_has_lost_its_own)
 	hand_trace_close(&hand);
 }
 
+/* LRU has not heard of 0's second use, which VRAM served: so 0 leaves RAM for 2, and 1 is there still. */
+Test(sim_vram, what_it_serves_is_no_use_of_ram)
+{
+	struct sim_vram_setup vram = room_for(1);
+	struct hand_trace hand;
+	struct sim_counts counts;
+
+	open_hand(&hand, 1, 4);
+	HAND_ROW(&hand, 0, 0, 0);
+	HAND_ROW(&hand, 1, 0, 1);
+	HAND_ROW(&hand, 2, 0, 0);
+	HAND_ROW(&hand, 3, 0, 2);
+	HAND_ROW(&hand, 4, 0, 1);
+	counts = replayed(&hand, 2, &vram);
+	cr_expect_eq(counts.misses, 3);
+	cr_expect_eq(counts.vram_hits, 1);
+	cr_expect_eq(tier_hits(&counts, "ram"), 1);
+	sim_counts_close(&counts);
+	hand_trace_close(&hand);
+}
+
 /*
  * A move needs the bytes of two tokens. 1 may come at token 2, but that visit holds 0 itself; so it comes at token 3, and is
  * found there at token 4.

@@ -114,9 +114,9 @@ static int look_up(struct replay *replay, uint32_t object)
 {
 	int in_vram = replay->vram != NULL && sim_vram_look_up(replay->vram, object);
 
-	if (replay->policy != NULL)
+	if (replay->policy != NULL && !in_vram) /* as in the manager: it was no use of what RAM holds */
 		policy_access(replay->policy, object);
-	else
+	else if (replay->belady != NULL)
 		belady_access(replay->belady, object, replay->lookup);
 	replay->lookup++;
 	replay->vram_hits += in_vram != 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * VRAM in a replay: policy/tier.c, the very code that places experts in VRAM in the manager, told the same in the same
- * order; and what its hits and moves cost. A copy in VRAM serves though RAM has lost its own, as in the manager.
+ * order; and what its hits and moves cost. As in the manager a copy in VRAM serves though RAM has lost its own, and what it
+ * serves is no access for RAM's policy, so that RAM loses it.
  */
 #ifndef CNRE_SIM_VRAM_H
 #define CNRE_SIM_VRAM_H
