@@ -3,6 +3,7 @@
 #include "tests/support/fake_gpu.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,4 +78,13 @@ Test(fakecuda_basic, a_stream_runs_when_it_is_released, .init = start)
 	cr_expect_eq(gpu.cuMemFreeHost(from), CUDA_SUCCESS);
 	cr_expect_eq(gpu.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
 	expect_no_rule_broken();
+}
+
+/* How gpu/ looks for the driver: by name, and the one that is loaded already is it. */
+Test(fakecuda_basic, it_is_found_by_the_name_of_the_library)
+{
+	fake_gpu_start();
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	cr_assert(library, "%s", dlerror());
+	cr_expect_eq((uintptr_t)dlsym(library, "cuInit"), (uintptr_t)gpu.cuInit);
 }

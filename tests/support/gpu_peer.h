@@ -6,9 +6,9 @@
 #ifndef CNRE_TESTS_SUPPORT_GPU_PEER_H
 #define CNRE_TESTS_SUPPORT_GPU_PEER_H
 
-#include <sys/types.h>
-
 #include "tests/support/fake_gpu.h"
+
+#include <sys/types.h>
 
 enum { GPU_PEER_BYTES = 1 << 20 };
 #define GPU_PEER_FILL 0x5a

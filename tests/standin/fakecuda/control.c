@@ -127,7 +127,7 @@ void fakecuda_usage(int device, struct fakecuda_usage *ret_usage)
 		ret_usage->allocations++;
 		ret_usage->exported += is->is_exported != 0;
 		ret_usage->orphans += is->state == ALLOCATION_ORPHAN;
-		ret_usage->opened += is->importers;
+		ret_usage->opened += world_importers(is->id);
 		for (int a = 0; a < world->access_count; a++)
 			ret_usage->pending += world->access[a].id == is->id;
 	}

@@ -60,7 +60,6 @@ static struct world_import *new_import(uint64_t id, int allocation)
 		if (new->id)
 			continue;
 		*new = (struct world_import){.id = id, .allocation = allocation, .slot = process.slot, .count = 0};
-		world->allocation[allocation].importers++;
 		return new;
 	}
 	return NULL;

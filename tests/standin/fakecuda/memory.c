@@ -127,9 +127,10 @@ static void give_back(struct range *range)
 	world_lock();
 	world_reap();
 	struct world_allocation *of = &world->allocation[range->allocation];
-	if (of->importers) {
+	uint32_t importers = world_importers(of->id);
+	if (importers) {
 		rule_broken(RULE_FREE_WHILE_OPEN, "allocation %llu has %u importers", (unsigned long long)of->id,
-			    of->importers);
+			    importers);
 		of->state = ALLOCATION_FREED_OPEN;
 		(void)fallocate(world_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)of->offset,
 				(off_t)of->bytes);

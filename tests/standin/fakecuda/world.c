@@ -89,7 +89,7 @@ int world_open(const char *path)
 	world_lock();
 	struct stat status;
 	int rc = fstat(world_fd, &status) ? -errno : 0;
-	if (!rc && status.st_size == 0 && ftruncate(world_fd, 1LL << 50))
+	if (!rc && status.st_size == 0 && ftruncate(world_fd, WORLD_BYTES))
 		rc = -errno;
 	void *map = rc ? MAP_FAILED : mmap(NULL, sizeof *world, PROT_READ | PROT_WRITE, MAP_SHARED, world_fd, 0);
 	if (map == MAP_FAILED) {
@@ -193,12 +193,21 @@ struct world_import *world_import_find(uint64_t id, int slot)
 	return NULL;
 }
 
+uint32_t world_importers(uint64_t id)
+{
+	uint32_t count = 0;
+	for (int i = 0; i < IMPORTS_MAX; i++)
+		count += world->import[i].id == id;
+	return count;
+}
+
 void world_import_drop(struct world_import *import)
 {
 	struct world_allocation *of = &world->allocation[import->allocation];
-	if (of->id == import->id && --of->importers == 0 && of->state != ALLOCATION_LIVE)
-		world_allocation_drop(import->allocation);
+	uint64_t id = import->id;
 	import->id = 0;
+	if (of->id == id && of->state != ALLOCATION_LIVE && !world_importers(id))
+		world_allocation_drop(import->allocation);
 }
 
 static void reap_slot(int slot)
@@ -217,13 +226,14 @@ static void reap_slot(int slot)
 		struct world_allocation *of = &world->allocation[i];
 		if (of->state != ALLOCATION_LIVE || of->owner != slot)
 			continue;
-		if (!of->importers) {
+		uint32_t importers = world_importers(of->id);
+		if (!importers) {
 			world_allocation_drop(i);
 			continue;
 		}
 		of->state = ALLOCATION_ORPHAN;
 		rule_broken(RULE_EXPORTER_GONE, "process %d ended, %u have its allocation %llu open", gone->pid,
-			    of->importers, (unsigned long long)of->id);
+			    importers, (unsigned long long)of->id);
 	}
 	gone->is_used = 0;
 }

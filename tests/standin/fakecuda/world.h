@@ -29,6 +29,7 @@ enum {
 };
 /* Where the memory of the devices begins; before it is the state. */
 #define WORLD_MEMORY_OFFSET (1ULL << 30)
+#define WORLD_BYTES (1LL << 43) /* what file systems allow */
 
 struct world_device {
 	uint8_t uuid[UUID_BYTES];
@@ -43,7 +44,6 @@ struct world_allocation {
 	uint64_t id, offset, bytes, charged_bytes;
 	int state, device, owner; /* owner: slot */
 	int is_pool, is_exported;
-	uint32_t importers;
 };
 
 struct world_import {
@@ -117,6 +117,8 @@ uint64_t world_used_bytes(int device);
 int world_allocation_new(int device, int slot, uint64_t bytes); /* its index; -1 out of memory, -2 table full */
 void world_allocation_drop(int index);
 struct world_import *world_import_find(uint64_t id, int slot);
+/* Counted, and not kept: a process may be killed between any two of its stores. */
+uint32_t world_importers(uint64_t id);
 void world_import_drop(struct world_import *import);
 
 /* Fills the world of a new file from the environment; settings.c. 0, or -EINVAL and says what was wrong. */
