@@ -189,6 +189,14 @@ Test(fakecuda_device, lost, .init = start)
 	gpu_self_expect_none();
 }
 
+Test(fakecuda_device, lost_and_back_between_two_calls, .init = start)
+{
+	CUdeviceptr memory;
+	gpu.fakecuda_lose_device(FAKECUDA_EVERY_DEVICE, CUDA_ERROR_ECC_UNCORRECTABLE);
+	gpu.fakecuda_restore_device(FAKECUDA_EVERY_DEVICE);
+	cr_expect_eq(gpu.cuMemAlloc_v2(&memory, 1), CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
 Test(fakecuda_device, the_context_of_one_process_fails)
 {
 	struct gpu_peer peer;

@@ -122,6 +122,13 @@ Test(fakecuda_ipc, a_handle_is_stale_after_free, .init = start, .fini = stop)
 	gpu_self_expect_none();
 }
 
+Test(fakecuda_ipc, a_handle_is_not_for_what_was_allocated_in_its_place, .init = start, .fini = stop)
+{
+	cr_expect_eq(gpu_peer_do(&peer, GPU_PEER_RENEW), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuIpcOpenMemHandle_v2(&opened, peer.handle, LAZY), CUDA_ERROR_INVALID_HANDLE);
+	gpu_self_expect_none();
+}
+
 Test(fakecuda_ipc, a_handle_is_stale_after_the_death_of_its_exporter, .init = start)
 {
 	struct fakecuda_usage before, after;
@@ -136,12 +143,15 @@ Test(fakecuda_ipc, a_handle_is_stale_after_the_death_of_its_exporter, .init = st
 Test(fakecuda_ipc, memory_that_is_open_outlives_its_exporter, .init = start_opened)
 {
 	struct fakecuda_usage usage;
+	CUdeviceptr again;
 	cr_expect_eq(gpu_peer_do(&peer, GPU_PEER_DIE), 0);
 	gpu.fakecuda_usage(0, &usage);
 	cr_expect_eq(usage.orphans, 1);
 	gpu_self_expect("exporter-gone");
 	cr_assert_eq(gpu.cuMemcpyDtoH_v2(bytes, opened, sizeof bytes), CUDA_SUCCESS);
 	cr_expect_eq(bytes[0], GPU_PEER_FILL);
+	cr_expect_eq(gpu.cuIpcOpenMemHandle_v2(&again, peer.handle, LAZY), CUDA_ERROR_INVALID_HANDLE,
+		     "but not for anybody new");
 	cr_expect_eq(gpu.cuIpcCloseMemHandle(opened), CUDA_SUCCESS);
 	gpu.fakecuda_usage(0, &usage);
 	cr_expect_eq(usage.orphans, 0);

@@ -71,10 +71,19 @@ Test(fakecuda_order, read_on_the_same_stream, .init = start)
 	gpu_self_expect_none();
 }
 
+Test(fakecuda_order, two_readers, .init = start)
+{
+	read_on(self.stream);
+	cr_assert_eq(gpu.cuMemcpyDtoHAsync_v2(self.pinned, self.memory, ALL, self.other), CUDA_SUCCESS);
+	gpu_self_expect_none();
+}
+
 Test(fakecuda_order, other_bytes_of_the_same_allocation, .init = start)
 {
 	cr_assert_eq(gpu.cuMemcpyHtoDAsync_v2(self.memory, self.pinned, 4096, self.stream), CUDA_SUCCESS);
 	cr_assert_eq(gpu_self_checksum(self.memory + 4096, 4096, self.other), CUDA_SUCCESS);
+	cr_assert_eq(gpu.cuMemcpyHtoDAsync_v2(self.memory + 16384, self.pinned, 4096, self.stream), CUDA_SUCCESS);
+	cr_assert_eq(gpu_self_checksum(self.memory + 12288, 4096, self.other), CUDA_SUCCESS);
 	gpu_self_expect_none();
 	cr_assert_eq(gpu_self_checksum(self.memory + 4095, 1, self.other), CUDA_SUCCESS);
 	gpu_self_expect("unsynchronised");

@@ -56,6 +56,9 @@ static CUresult obey(char order)
 	switch (order) {
 	case GPU_PEER_FREE:
 		return fake_gpu.cuMemFree_v2(memory);
+	case GPU_PEER_RENEW:
+		must(fake_gpu.cuMemFree_v2(memory), "cuMemFree");
+		return fake_gpu.cuMemAlloc_v2(&memory, GPU_PEER_BYTES);
 	case GPU_PEER_WRITE:
 		return fake_gpu.cuMemcpyHtoDAsync_v2(memory, source, GPU_PEER_BYTES, stream);
 	case GPU_PEER_SYNC:

@@ -15,6 +15,7 @@ enum { GPU_PEER_BYTES = 1 << 20 };
 
 enum gpu_peer_order {
 	GPU_PEER_FREE = 'f',   /* cuMemFree */
+	GPU_PEER_RENEW = 'r',  /* cuMemFree, and as much anew */
 	GPU_PEER_WRITE = 'w',  /* queues a write of all of it on a stream */
 	GPU_PEER_SYNC = 's',   /* waits for that stream */
 	GPU_PEER_OPEN = 'o',   /* opens its own handle */
