@@ -182,6 +182,16 @@ Test(fakecuda_order, stream_0, .init = start)
 	gpu_self_expect("unsynchronised");
 }
 
+Test(fakecuda_order, a_host_that_waited_for_stream_0, .init = start)
+{
+	CUstream blocking;
+	cr_assert_eq(gpu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+	upload(blocking);
+	cr_assert_eq(gpu.cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	read_on(self.other);
+	gpu_self_expect_none();
+}
+
 Test(fakecuda_order, read_of_what_another_process_still_uploads, .init = start_with_peer, .fini = stop_peer)
 {
 	cr_assert_eq(gpu_peer_do(&peer, GPU_PEER_WRITE), CUDA_SUCCESS);

@@ -89,6 +89,29 @@ Test(fakecuda_stream, held_in_one_process_alone)
 	(void)gpu_peer_do(&peer, GPU_PEER_QUIT);
 }
 
+static void wait_for_call(void *user)
+{
+	(void)user;
+	while (!atomic_load(&calls))
+		(void)usleep(100);
+}
+
+/* And not for those that said at their creation that they do not. */
+Test(fakecuda_stream, stream_0_waits_for_streams_that_block, .init = start)
+{
+	CUstream blocking;
+	cr_assert_eq(gpu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+	cr_assert_eq(gpu.cuLaunchHostFunc(self.stream, wait_for_call, NULL), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuStreamQuery(NULL), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuStreamQuery(self.stream), CUDA_ERROR_NOT_READY);
+	cr_assert_eq(gpu.cuLaunchHostFunc(blocking, wait_for_call, NULL), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	cr_assert_eq(gpu.cuLaunchHostFunc(self.other, count_call, NULL), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuStreamQuery(blocking), CUDA_SUCCESS);
+}
+
 Test(fakecuda_stream, takes_its_time, .init = start)
 {
 	struct timespec before, after;

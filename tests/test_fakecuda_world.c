@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #define gpu fake_gpu

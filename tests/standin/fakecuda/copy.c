@@ -49,17 +49,6 @@ static CUresult queue_download(int stream, void *to, CUdeviceptr from, size_t by
 	return CUDA_SUCCESS;
 }
 
-/* Until all that is queued there is done; then the host has seen it. */
-static CUresult finish(int stream)
-{
-	struct clock clock = process.stream[stream].clock;
-	clock.seq[stream] = process.stream[stream].queued;
-	CUresult result = stream_wait(stream, clock.seq[stream]);
-	if (!result)
-		stream_observe(&clock);
-	return result;
-}
-
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
 {
 	struct context *context;
@@ -69,7 +58,7 @@ CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
 		return result ? result : leave(CUDA_SUCCESS);
 	result = queue_upload(context->null_stream, to, from, bytes, &is_staged);
 	if (!result && !is_staged)
-		result = finish(context->null_stream);
+		result = stream_finish(context->null_stream);
 	return leave(result);
 }
 
@@ -80,7 +69,7 @@ CUresult CUDAAPI cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
 	if (result || !bytes)
 		return result ? result : leave(CUDA_SUCCESS);
 	result = queue_download(context->null_stream, to, from, bytes);
-	return leave(result ? result : finish(context->null_stream));
+	return leave(result ? result : stream_finish(context->null_stream));
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
@@ -113,7 +102,7 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, 
 	result = queue_download(index, to, from, bytes);
 	if (!result && !is_registered) { /* asynchronous by name only */
 		rule_broken(RULE_PAGEABLE, "%zu bytes at %p", bytes, to);
-		result = finish(index);
+		result = stream_finish(index);
 	}
 	return leave(result);
 }

@@ -151,6 +151,8 @@ void op_free(struct op *op);
 void stream_queue(int stream, struct op *op, struct clock *ret_clock);
 CUresult stream_wait(int stream, uint64_t seq);   /* with process.lock, which it gives away meanwhile */
 CUresult stream_wait_context(int context);
+int stream_is_done(int stream);       /* with all that it waits for; then the host has observed it */
+CUresult stream_finish(int stream);   /* waits until it is */
 void stream_observe(const struct clock *clock);
 int stream_must_stop(const struct stream *stream); /* its context has failed */
 void clock_join(struct clock *into, const struct clock *other);

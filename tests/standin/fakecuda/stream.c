@@ -193,6 +193,38 @@ CUresult stream_wait(int index, uint64_t seq)
 	return context_failed(&process.context[stream->context]);
 }
 
+/* All that is queued in it and what that comes after, streams that block included if it is stream 0. */
+static struct clock clock_of(int index)
+{
+	struct stream *stream = &process.stream[index];
+	if (stream->is_null)
+		order_with_null(stream, index);
+	struct clock clock = stream->clock;
+	clock.seq[index] = stream->queued;
+	return clock;
+}
+
+int stream_is_done(int index)
+{
+	struct clock clock = clock_of(index);
+	for (int i = 0; i < STREAMS_MAX; i++)
+		if (process.stream[i].done < clock.seq[i])
+			return 0;
+	stream_observe(&clock);
+	return 1;
+}
+
+CUresult stream_finish(int index)
+{
+	struct clock clock = clock_of(index);
+	CUresult result = CUDA_SUCCESS;
+	for (int i = 0; i < STREAMS_MAX && !result; i++)
+		result = clock.seq[i] ? stream_wait(i, clock.seq[i]) : CUDA_SUCCESS;
+	if (!result)
+		stream_observe(&clock);
+	return result;
+}
+
 CUresult stream_wait_context(int context)
 {
 	CUresult result = CUDA_SUCCESS;

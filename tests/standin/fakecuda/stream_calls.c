@@ -49,12 +49,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream stream)
 	CUresult result = enter_stream("cuStreamQuery", stream, &index);
 	if (result)
 		return result;
-	const struct stream *is = &process.stream[index];
-	if (is->done < is->queued)
-		return leave(CUDA_ERROR_NOT_READY);
-	stream_observe(&is->clock);
-	access_observe(index, is->done);
-	return leave(CUDA_SUCCESS);
+	return leave(stream_is_done(index) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
@@ -63,16 +58,7 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
 	CUresult result = enter_stream("cuStreamSynchronize", stream, &index);
 	if (result)
 		return result;
-	const struct stream *is = &process.stream[index];
-	struct clock clock = is->clock;
-	clock.seq[index] = is->queued;
-	/* Stream 0 is through when those are that it would wait for. */
-	result = is->is_null ? stream_wait_context(is->context) : CUDA_SUCCESS;
-	if (!result)
-		result = stream_wait(index, clock.seq[index]);
-	if (!result)
-		stream_observe(&clock);
-	return leave(result);
+	return leave(stream_finish(index));
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn call, void *user)
