@@ -322,7 +322,7 @@ $(test_programs): | $(fakecuda)
 check-one: $(out)/tests/$(T)
 	CNRE_CHECK=1 $<
 
-tests: $(test_programs) $(out)/soak $(fakecuda)
+tests: $(test_programs) $(out)/soak $(fakecuda) $(out)/probes-client
 
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
@@ -336,6 +336,10 @@ $(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
 $(out)/fuzz/%: $(out)/obj/tests/fuzz/%.o $(every_archive)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(filter-out -lcriterion,$(test_libs))
+
+# A client of tests/system/probes.sh; it uses the library as an engine does.
+$(out)/probes-client: $(out)/obj/tests/system/probes_client.o $(library)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN'
 
 # ---- nothing is lost: a soak of a real manager, and death at every crash point (base/crash.h) ----
 soak_objects := $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/soak/*.c))

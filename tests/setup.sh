@@ -7,9 +7,9 @@ set -u
 
 build='gcc g++ libc6-dev make pkg-config liburing-dev libjansson-dev libinih-dev libssl-dev libxxhash-dev libmicrohttpd-dev libncurses-dev systemtap-sdt-dev'
 demo=$build
-# bpftool, clang, libbpf-dev, libelf-dev cnre-inspect; libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, curl, prometheus, tmux,
+# bpftool, clang, libbpf-dev, libelf-dev cnre-inspect; libcriterion-dev unit tests; clang fuzzing; spin models of the protocol; fio, strace, jq, curl, prometheus, tmux, bpftrace,
 # systemd-container, libpam-systemd system tests; mandoc, shellcheck, systemd lint.
-check="$build bpftool libbpf-dev libelf-dev libcriterion-dev clang libclang-rt-14-dev spin fio strace jq curl prometheus tmux systemd systemd-container libpam-systemd mandoc shellcheck"
+check="$build bpftool libbpf-dev libelf-dev libcriterion-dev clang libclang-rt-14-dev spin fio strace jq curl prometheus tmux systemd systemd-container libpam-systemd mandoc shellcheck bpftrace"
 bench="$build fio memcached jq"
 
 case ${1-} in
