@@ -67,6 +67,8 @@ int budget_read_inputs(const char *root, struct budget_inputs *ret_inputs, char 
 /* Adds what one node says (sys/devices/system/node/nodeN below root), for a pool that is bound to it. */
 void budget_read_node(const char *root, int number, struct budget_inputs *inputs);
 
+#define BUDGET_SET_RAM "set ram" /* configured_source of what cnrectl asked for */
+
 struct budget_request {
 	uint64_t configured_bytes;        /* 0: automatic */
 	const char *configured_source;    /* "command line" … for the term; may be NULL */

@@ -40,7 +40,7 @@ static int decide_again(struct manager *manager, uint64_t *bytes, char *message,
 	uint64_t least = POOL_WINDOWS_MIN * manager->window_bytes;
 	struct budget_request request = {
 		.configured_bytes = *bytes,
-		.configured_source = "set ram",
+		.configured_source = BUDGET_SET_RAM,
 		.needed_bytes = manager->slab_bytes_total > least ? manager->slab_bytes_total : least,
 		.private_bytes = settings->private_bytes + kv_claim_bytes(manager),
 		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of drive.h share. drive.c: ranks, counts and health; drive_speed.c: weights; drive_probe.c: reads of our
- * own; drive_reach.c: whether they can be begun; report_drives.c: JSON; metrics_collect.c: numbers for scrapers. Private to
- * them.
+ * own; drive_reach.c: whether they can be begun; report_drives.c and report_settings.c: JSON; metrics_collect.c: numbers
+ * for scrapers. Private to them.
  */
 #ifndef CNRE_MANAGER_DRIVE_INNER_H
 #define CNRE_MANAGER_DRIVE_INNER_H

@@ -165,17 +165,6 @@ static json_t *report_loader(const struct manager *manager)
 			 "reads_in_flight_max", (json_int_t)status.reads_in_flight_max);
 }
 
-static json_t *report_settings(const struct manager *manager)
-{
-	json_t *list = json_array();
-	struct settings_line line;
-
-	for (uint32_t i = 0; settings_describe(manager->settings, i, &line); i++)
-		(void)json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "name", line.name, "value",
-							    text(line.value), "source", text(line.source)));
-	return list;
-}
-
 /* Variables of Colibri's engines that are set, used or not. */
 static json_t *report_colibri(const struct manager *manager)
 {

@@ -12,6 +12,7 @@ struct session_count;
 struct session_totals;
 
 struct json_t *report_status(struct manager *manager);
+struct json_t *report_settings(const struct manager *manager); /* of status */
 struct json_t *report_warm(const struct manager *manager);
 struct json_t *report_drives(struct manager *manager); /* cnrectl drives */
 void report_drives_degraded(const struct manager *manager, void (*add)(struct json_t *list, const char *what, const char *advice),

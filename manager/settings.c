@@ -714,12 +714,18 @@ const char *settings_source_name(const struct settings *settings, const char *na
 	return setting == NULL ? names[0] : names[settings->origin[setting - table].source];
 }
 
+/* What the manager is asked for, and then does not serve. */
+static int asks_only(const struct setting *setting)
+{
+	return setting->kind == FLAG && setting->offset != offsetof(struct settings, colibri_env);
+}
+
 int settings_describe(const struct settings *settings, uint32_t index, struct settings_line *ret_line)
 {
 	const struct setting *setting;
 	const struct settings_origin *origin;
 
-	while (index < CNRE_COUNT_OF(table) && (table[index].kind == LATER || table[index].kind == FLAG))
+	while (index < CNRE_COUNT_OF(table) && (table[index].kind == LATER || asks_only(&table[index])))
 		index++; /* they stand last, so no index shows a setting twice */
 	if (index >= CNRE_COUNT_OF(table))
 		return 0;

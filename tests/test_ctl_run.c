@@ -34,7 +34,7 @@ static const char status_text[] =
 	"\"reads_in_flight_max\":4},"
 	"\"pressure\":{\"watch\":null,\"reason\":\"/proc/pressure/memory: Permission denied\",\"do\":\"use Linux 6.5\",\"steps\":0},"
 	"\"kv\":{\"enabled\":true,\"budget_bytes\":8589934592,\"resident_bytes\":1073741824,\"namespaces\":3,\"disk\":{\"directory\":\"/var/kv\",\"files\":1234,\"bytes\":4294967296}},"
-	"\"settings\":[{\"name\":\"ram\",\"value\":\"8G\",\"source\":\"command line\"}],\"clients\":2,"
+	"\"settings\":[{\"name\":\"ram\",\"value\":\"8G\",\"source\":\"command line\",\"in_force\":\"2.0 GiB\",\"by\":\"cnrectl\"}],\"clients\":2,"
 	"\"degraded\":[{\"what\":\"no\\u001b[31m huge pages\",\"do\":\"reserve them: sysctl vm.nr_hugepages=4096\"}],"
 	"\"bell\":\"io_uring\"}";
 
@@ -102,6 +102,7 @@ Test(ctl_run, status_shows_trouble_with_its_remedy_and_what_binds)
 	cr_expect_null(strstr(output, "free memory"), "the remedy of a limit that does not bind");
 	expect_contains(output, "4.0 GiB used of 8.0 GiB (50.0 %); 72 of 680 guaranteed slabs");
 	expect_contains(output, "pages: hugetlb-2M 8.0 GiB\n");
+	expect_contains(output, "settings   ram             8G  (command line); in force: 2.0 GiB  (cnrectl)\n");
 	expect_contains(output, "/models/olmoe: 12 shards\n           /b/olmoe: 4 shards\n");
 	expect_contains(output, "mirror     /mirror: checked\n           3.0 GiB of 12.0 GiB of experts (25.0 %) in 4 of 16 shards; "
 				"1 refused, 11 not there, 0 to be checked\n");

@@ -258,8 +258,13 @@ static void print_settings(FILE *out, struct fields *fields, const json_t *statu
 	size_t index;
 
 	json_array_foreach (settings, index, setting) {
-		fprintf(out, "%-10s %-15s %s  (%s)\n", label, fields_string(fields, setting, "name"),
-			fields_string(fields, setting, "value"), fields_string(fields, setting, "source"));
+		const char *value = fields_string(fields, setting, "value"), *now = fields_string(fields, setting, "in_force");
+
+		fprintf(out, "%-10s %-15s %s  (%s)", label, fields_string(fields, setting, "name"), value,
+			fields_string(fields, setting, "source"));
+		if (strcmp(value, now) != 0)
+			fprintf(out, "; in force: %s  (%s)", now, fields_string(fields, setting, "by"));
+		fputc('\n', out);
 		label = "";
 	}
 }
