@@ -52,7 +52,7 @@ shard=$(ls "$mirror"/*.safetensors | sed -n 2p)
 dd if=/dev/urandom of="$shard" bs=64K seek=2 count=10 conv=notrunc status=none # a copy that is refused
 mkdir "$work/usage" "$work/kv"
 export COLI_MODEL_DIRS=$work/none
-start_manager $((checkpoint_bytes / 2)) --hugepages 4k --mirror "$mirror" --kv-ram 16M --kv-dir "$work/kv" --usage "$work/usage" --view rows16 || stop "$reason"
+start_manager $((checkpoint_bytes / 2)) --hugepages 4k --mirror "$mirror" --kv-ram 64M --kv-dir "$work/kv" --usage "$work/usage" --view rows16 || stop "$reason"
 unset COLI_MODEL_DIRS
 
 ask trace status
@@ -64,30 +64,38 @@ served=$!
 exec {requests}>"$work/requests"
 prompt=$(seq 1 300 | tr '\n' ' ')
 echo "generate 1 8 $prompt" >&"$requests"
-echo "generate 2 8 $prompt" >&"$requests"
-for ((try = 0; try < 300; try++)); do
-	[ "$("$build/cnrectl" --socket "$socket" kv --json | jq '[.namespaces[].prefixes | length] | add')" = 0 ] || break
-	sleep 0.1
-done
+wait_for() # verb jq-condition
+{
+	local try
+	for ((try = 0; try < 300; try++)); do
+		"$build/cnrectl" --socket "$socket" "$1" --json | jq -e "$2" >/dev/null && return
+		sleep 0.1
+	done
+	failed "$1: never $2"
+}
+wait_for kv '[.namespaces[].prefixes | length] | add > 0'
+echo "generate 2 8 $prompt" >&"$requests" # finds what the first one computed
+wait_for stats '.kv_avoided_ns > 0'
 echo "generate 3 3000 7 8 9" >&"$requests" # while others look
 for words in 'explain --seconds 0.5' top stats clients layers drives kv 'experts --model checkpoint' 'experts 0 --model checkpoint' 'trace status' 'trace stop' \
 	usage "usage export $work/uses --model checkpoint" "usage import $work/uses --model checkpoint" usage warm "warm $work/uses --bytes 1M --model checkpoint" warm \
-	'set kv-ram 12M' 'policy lfu' 'why 0 1 --model checkpoint' 'policy cost' reset "inspect $checkpoint" "iobench $checkpoint --block=64K --seconds=0.2"; do
+	"inspect $checkpoint" "iobench $checkpoint --block=64K --seconds=0.2"; do
 	# shellcheck disable=SC2086 # words
 	ask $words
 done
+for policy in lfu cost; do # some experts are there, and some are not; each policy has its own facts
+	ask policy $policy
+	for ((expert = 0; expert < 16; expert++)); do
+		ask why 1 $expert --model checkpoint
+	done
+done
 key=$("$build/cnrectl" --socket "$socket" kv --json | jq -r '[.namespaces[].prefixes[].key][0]')
 ask kv export "$key" "$work/prefix"
-ask kv import "$work/prefix" --namespace shared || true
-avoided=$(jq .kv_avoided_ns "$answers"/stats.* | tail -n 1)
+ask kv import "$work/prefix" --namespace shared
 ask set ram $((checkpoint_bytes / 3))
-for ((expert = 0; expert < 16; expert++)); do # some are there, and some are not
-	ask why 1 $expert --model checkpoint
-done
-for ((try = 0; try < 300; try++)); do
-	[ "$("$build/cnrectl" --socket "$socket" status --json | jq '.mirrors[0].refusals | length')" = 0 ] || break
-	sleep 0.1
-done
+ask set kv-ram 48M
+ask reset
+wait_for status '.mirrors[0].refusals | length > 0'
 ask status
 exec {requests}>&-
 wait "$served"
@@ -152,7 +160,6 @@ for verb in $("$build/cnrectl" --help | sed -n 's/^  \([a-z]\{2,\}\) .*/\1/p'); 
 	grep -q "^$verb " "$work/documented" || failed "doc/man/cnrectl.1 has no JSON of $verb"
 	grep -q "^$verb " "$work/given" || failed "$verb was not asked"
 done
-[ "${avoided:-0}" -gt 0 ] 2>/dev/null || failed "a prefix was found and no time avoided: $avoided"
 
 [ $failures = 0 ] && echo "json: $(wc -l <"$work/given") keys of $(cut -d' ' -f1 "$work/given" | uniq | wc -l) verbs are as the manual says"
 exit $((failures > 0))
