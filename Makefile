@@ -439,9 +439,9 @@ bench: all
 	@for name in $(B); do printf '== %s\n' $$name; BUILD='$(BUILD)' tests/bench/$$name.sh || exit 1; done
 
 # ---- documents ----
-$(out)/cnre-counters.7: doc/counters.awk shm/counters.def
+$(out)/cnre-counters.7: doc/counters.awk shm/counters.def doc/counters.families
 	@mkdir -p $(@D)
-	$(call say,MAN,$@)awk -f doc/counters.awk shm/counters.def >$@.new && mv $@.new $@
+	$(call say,MAN,$@)awk -f doc/counters.awk shm/counters.def doc/counters.families >$@.new && mv $@.new $@
 
 # ---- install: writes below DESTDIR only; needs no root, runs no ldconfig and no systemctl ----
 man_pages := $(wildcard doc/man/*.[1-8])

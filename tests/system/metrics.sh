@@ -122,6 +122,18 @@ awk '
 	$2 == "UNIT" && $3 !~ "_" $4 "$" {print "unit: " $0; bad = 1}
 	/^[a-z]/ {if ($1 in seen) {print "twice: " $1; bad = 1} seen[$1]}
 	END {exit bad}' "$work/scrape" >"$work/out" || failed "OpenMetrics: $(cat "$work/out")"
+# What is not of the table stands in the families of the manual, with its type and its labels, and the other way round.
+awk '$1 == "#" && $2 == "TYPE" {type[$3] = $4; next}
+	/^cnre_/ {name = $1; sub(/[{].*/, "", name); if (!(name in type)) sub(/_(total|bucket|sum|count)$/, "", name)
+		labels = ""; rest = $0; sub(/^[^{ ]*/, "", rest)
+		while (match(rest, /[{,][a-z_]+="([^"\\]|\\.)*"/)) {label = substr(rest, RSTART + 1, RLENGTH - 1); sub(/=.*/, "", label)
+			if (label != "le") labels = labels " " label; rest = substr(rest, RSTART + RLENGTH)}
+		print name, type[name] labels}' "$work/scrape" | sort -u >"$work/all-families"
+sed -n 's/^CNRE_COUNTER(\([a-z_0-9]*\), .*/\1/p' shm/counters.def | sed 's/^bytes_\(.*\)/\1_bytes/; s/_ns$/_seconds/; s/^/cnre_/' | sort >"$work/table"
+awk 'NR == FNR {table[$1]; next} !($1 in table) || NF > 2' "$work/table" "$work/all-families" >"$work/families"
+awk '/^= / {labels = $0; sub(/^= /, "", labels); sub(/;.*/, "", labels); gsub(/ *[(][^)]*[)]/, "", labels); gsub(/,/, "", labels); labels = labels == "none" ? "" : " " labels; next}
+	!/^#/ {print $1, $2 labels}' doc/counters.families | sort >"$work/documented"
+diff "$work/families" "$work/documented" >"$work/out" || failed "doc/counters.families is not what is scraped (<): $(cat "$work/out")"
 [ "$(grep -c '^# HELP' "$work/scrape")" -gt "$(grep -c '^CNRE_COUNTER' shm/counters.def)" ] || failed 'fewer families than counters'
 
 # ---- what is not answered, and who is slow ----
