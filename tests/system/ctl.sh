@@ -81,6 +81,20 @@ expect '^lookups +[1-9]'
 ctl 0 clients --socket "$socket"
 expect '^no clients$'
 
+ctl 0 layers --socket "$socket"
+expect '^LAYER +MISSES +JOINS'
+ctl 0 top --socket "$socket"
+expect '^lookups +[0-9.]+/s'
+[ "$(wc -l <"$work/out")" -le 24 ] || failed 'top does not fit on a terminal of 24 lines'
+[ "$(wc -L <"$work/out")" -le 80 ] || failed 'top does not fit on a terminal of 80 columns'
+# On a terminal it goes on until it is interrupted.
+if command -v script >/dev/null; then
+	script -qec "timeout -s INT 10 '$build/cnrectl' --socket '$socket' top --watch 0.5" /dev/null </dev/null >"$work/screens" 2>&1
+	[ "$(grep -c '^lookups\|H.*lookups' "$work/screens")" -ge 2 ] || failed "top was shown $(grep -c lookups "$work/screens") times on a terminal"
+	script -qec "timeout -s INT 10 '$build/cnrectl' --socket '$socket' top" /dev/null </dev/null >"$work/screens" 2>&1
+	[ "$(grep -c lookups "$work/screens")" -ge 2 ] || failed "top was shown $(grep -c lookups "$work/screens") times on a terminal, without --watch"
+fi
+
 ctl 0 reset --socket "$socket"
 expect '^[1-9][0-9]* experts evicted, 0 kept'
 ctl 0 set ram 32M --socket "$socket"

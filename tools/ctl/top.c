@@ -115,7 +115,7 @@ static void print_drive(FILE *out, struct fields *fields, const json_t *drive)
 {
 	char text[2][FORMAT_BYTES];
 
-	fprintf(out, "%-16.16s %-9s %10.1f MB/s  %9s a read  %9s p99  %3" PRIu64 " out\n", fields_string(fields, drive, "name"),
+	fprintf(out, "%-12.12s %-8s %9.1f MB/s  %9s a read  %9s p99  %3" PRIu64 " out\n", fields_string(fields, drive, "name"),
 		fields_string(fields, drive, "state"), fields_real(fields, drive, "bytes_s") / 1e6,
 		format_seconds_of(drive, "read_s", text[0]), format_seconds_of(drive, "read_p99_s", text[1]), fields_number(fields, drive, "in_flight"));
 }
