@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The verb leases: who has held an expert for long, and from where in its code. The programs in the kernel keep the leases; here
- * they are only looked at. What was taken before this began is not among them, and is said as a number.
+ * they are only looked at. What was taken before this began is not
+ * among them, nor what a client still waits for: the manager's own count of leases says how many these are.
  */
 #include "base/clock.h"
 #include "tools/ctl/format.h"
@@ -59,13 +60,14 @@ static json_t *stack_of(struct inspect *inspect, const struct holder *holder)
 {
 	struct leases *leases = inspect->state;
 	uint64_t address[EVENT_STACK_DEPTH];
-	uint32_t depth = programs_stack(inspect->programs, holder->lease.stack, address);
+	uint32_t depth = programs_stack(inspect->programs, holder->lease.stack, address), i;
 	json_t *list = json_array();
 	char text[SYMBOLS_TEXT_BYTES];
 
-	for (uint32_t i = 0; i < depth; i++)
-		(void)json_array_append_new(list, json_string(symbols_name(leases->symbols, holder->key.process, address[i], text)));
-	if (depth <= 2)
+	/* Without frame pointers the kernel takes for a caller what happens to lie there: most often no code. */
+	for (i = 0; i < depth && symbols_name(leases->symbols, holder->key.process, address[i], text) == 0; i++)
+		(void)json_array_append_new(list, json_string(text));
+	if (i < depth || depth <= 2)
 		inspect_note(inspect, "stacks end early where code was compiled without frame pointers: -fno-omit-frame-pointer in engine and library shows the rest");
 	return list;
 }
@@ -123,7 +125,7 @@ static void print(FILE *out, const json_t *json)
 	size_t i, k;
 
 	inspect_print_head(out, json);
-	fprintf(out, "%lld leases are out, %lld of them for longer than %s; %lld more were taken before this began\n",
+	fprintf(out, "%lld leases are out, %lld of them for longer than %s; %lld more are waited for, or were taken before this began\n",
 		(long long)json_integer_value(json_object_get(json, "seen")), (long long)json_integer_value(json_object_get(json, "older")),
 		format_seconds(json_number_value(json_object_get(json, "threshold_s")), age),
 		(long long)json_integer_value(json_object_get(json, "not_seen")));

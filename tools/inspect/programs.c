@@ -149,7 +149,7 @@ int programs_attach_probe(struct programs *programs, enum programs_probe_at at, 
 
 int programs_poll(struct programs *programs, int timeout_ms)
 {
-	int r = ring_buffer__poll(programs->ring, timeout_ms);
+	int r = timeout_ms == 0 ? ring_buffer__consume(programs->ring) : ring_buffer__poll(programs->ring, timeout_ms);
 
 	return r < 0 ? r : 0;
 }

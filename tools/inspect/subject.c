@@ -150,11 +150,6 @@ int subject_open(struct subject *subject, const char *given, uint32_t process, c
 		return r;
 	note_models(subject);
 	(void)note_manager(subject, subject->status);
-	if (process != 0 && !subject_is_manager(subject, process)) {
-		(void)snprintf(message, CTL_MESSAGE_BYTES, "process %u: is no manager: its socket %s is answered by process %u", process,
-			       subject->path, subject->manager_count > 0 ? subject->manager[0] : 0);
-		return -ESRCH;
-	}
 	r = subject_refresh(subject, message);
 	return r < 0 ? r : 0;
 }

@@ -37,7 +37,10 @@ struct subject {
 	uint32_t clients_lost;            /* beyond that */
 };
 
-/* given: a path; or process: whose socket is looked for; or neither, and it is found as cnrectl does. 0, or -errno with a message. */
+/*
+ * given: a path; or process: whose socket is looked for, the manager's or its keeper's; or neither, and it is found as cnrectl
+ * does. 0, or -errno with a message.
+ */
 int subject_open(struct subject *subject, const char *given, uint32_t process, char message[CTL_MESSAGE_BYTES]);
 void subject_close(struct subject *subject);
 

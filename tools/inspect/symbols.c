@@ -46,10 +46,10 @@ struct symbols *symbols_close(struct symbols *symbols)
 	return NULL;
 }
 
-/* As the process sees it. 0: no file is mapped there. */
+/* As the process sees it. 0: no code of a file is mapped there. */
 static int find_mapping(uint32_t process, uint64_t address, char ret_path[PATH_MAX], uint64_t *ret_off)
 {
-	char name[64], line[PATH_MAX + 128], path[PATH_MAX];
+	char name[64], line[PATH_MAX + 128], path[PATH_MAX], rights[8];
 	uint64_t from, to, off;
 	int found = 0;
 	FILE *maps;
@@ -57,9 +57,9 @@ static int find_mapping(uint32_t process, uint64_t address, char ret_path[PATH_M
 	(void)snprintf(name, sizeof name, "/proc/%u/maps", process);
 	maps = fopen(name, "re");
 	while (maps != NULL && !found && fgets(line, sizeof line, maps) != NULL) {
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %*s %*s %4000[^\n]", &from, &to, &off, path) != 4)
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %4000[^\n]", &from, &to, rights, &off, path) != 5)
 			continue;
-		found = address >= from && address < to && path[0] == '/';
+		found = address >= from && address < to && rights[2] == 'x' && path[0] == '/';
 		if (found)
 			*ret_off = address - from + off;
 	}
@@ -87,16 +87,15 @@ static struct elf_file *file_of(struct symbols *symbols, const char *path)
 	return known->file;
 }
 
-const char *symbols_name(struct symbols *symbols, uint32_t process, uint64_t address, char text[SYMBOLS_TEXT_BYTES])
+int symbols_name(struct symbols *symbols, uint32_t process, uint64_t address, char text[SYMBOLS_TEXT_BYTES])
 {
 	char path[PATH_MAX];
 	const char *name = NULL, *last;
 	struct elf_file *file;
 	uint64_t off, into = 0;
 
-	(void)snprintf(text, SYMBOLS_TEXT_BYTES, "0x%" PRIx64, address);
 	if (!find_mapping(process, address, path, &off))
-		return text;
+		return -ENOENT;
 	file = file_of(symbols, path);
 	if (file != NULL)
 		name = elf_file_symbol(file, off, &into);
@@ -105,5 +104,5 @@ const char *symbols_name(struct symbols *symbols, uint32_t process, uint64_t add
 		(void)snprintf(text, SYMBOLS_TEXT_BYTES, "%.100s+0x%" PRIx64 " (%.60s)", name, into, last);
 	else
 		(void)snprintf(text, SYMBOLS_TEXT_BYTES, "0x%" PRIx64 " (%.60s)", off, last);
-	return text;
+	return 0;
 }

@@ -14,7 +14,7 @@ struct symbols;
 int symbols_open(struct symbols **ret_symbols); /* 0 or -ENOMEM */
 struct symbols *symbols_close(struct symbols *symbols);
 
-/* "cnre_acquire+0x1f (libcnre.so.0)", the file alone, or the address; returns text. */
-const char *symbols_name(struct symbols *symbols, uint32_t process, uint64_t address, char text[SYMBOLS_TEXT_BYTES]);
+/* "cnre_acquire+0x1f (libcnre.so.0)", or an offset in the file. 0, or -ENOENT: no code of a file is there. */
+int symbols_name(struct symbols *symbols, uint32_t process, uint64_t address, char text[SYMBOLS_TEXT_BYTES]);
 
 #endif

@@ -43,13 +43,17 @@ static void begin_wait(struct waits *waits, const struct event *event)
 				    .begin_ns = event->at_ns};
 }
 
-static void end_wait(struct waits *waits, uint32_t thread)
+/* When it began; 0: that was not seen. */
+static uint64_t end_wait(struct waits *waits, uint32_t thread)
 {
 	for (uint32_t i = 0; i < waits->open_count; i++)
 		if (waits->open[i].thread == thread) {
+			uint64_t begin_ns = waits->open[i].begin_ns;
+
 			waits->open[i] = waits->open[--waits->open_count];
-			return;
+			return begin_ns;
 		}
+	return 0;
 }
 
 /* ---- waits that are over ---- */
@@ -82,7 +86,7 @@ static void count_wait(struct inspect *inspect, const struct waits_ended *ended)
 {
 	struct waits *waits = inspect->state;
 	const struct load_name name = {.model = model_of(inspect, ended->session), .layer = ended->layer, .expert = ended->expert};
-	const struct cause_wait wait = {.begin_ns = ended->end_ns - ended->waited_ns, .end_ns = ended->end_ns};
+	const struct cause_wait wait = {.begin_ns = ended->begin_ns, .end_ns = ended->begin_ns + ended->waited_ns};
 	struct waits_layer *layer = layer_of(waits, name.model, name.layer);
 	uint64_t ns[CAUSES];
 
@@ -114,14 +118,18 @@ static void count_ended(struct inspect *inspect, uint64_t before_ns)
 static void add_ended(struct inspect *inspect, const struct event *event)
 {
 	struct waits *waits = inspect->state;
+	uint64_t begin_ns = end_wait(waits, event->thread);
 
-	end_wait(waits, event->thread);
+	/* From its begin on: between its end and the probe the thread may lose the processor for as long as the wait was. */
+	if (begin_ns == 0 || begin_ns + event->argument[4] > event->at_ns)
+		begin_ns = event->at_ns - event->argument[4];
 	if (waits->ended_count == WAITS_ENDED_MAX)
 		count_ended(inspect, UINT64_MAX);
 	waits->ended[waits->ended_count++] = (struct waits_ended){.session = (uint32_t)event->argument[0],
 								  .layer = (uint32_t)event->argument[2],
 								  .expert = (uint32_t)event->argument[3],
 								  .waited_ns = event->argument[4],
+								  .begin_ns = begin_ns,
 								  .end_ns = event->at_ns,
 								  .status = (int32_t)event->argument[5]};
 }

@@ -21,7 +21,7 @@ struct waits_open {
 struct waits_ended {
 	uint32_t session, layer, expert;
 	int32_t status;
-	uint64_t waited_ns, end_ns;
+	uint64_t waited_ns, begin_ns, end_ns; /* end_ns: when it was told */
 };
 
 struct waits_layer {
