@@ -26,6 +26,11 @@ has() # mode path
 	[ "$(stat -c %a "$root$2")" = "$1" ] || fail "$2 has mode $(stat -c %a "$root$2"), not $1"
 }
 has 755 $prefix/sbin/cnre-managerd
+inspect=
+[ ! -e "${BUILD:-build}/cnre-inspect" ] || inspect=sbin/cnre-inspect
+for program in $inspect; do
+	has 755 $prefix/$program
+done
 for program in cnrectl cnre-top cnre-gen cnre-sim cnre-olmoe cnre-route; do
 	has 755 $prefix/bin/$program
 done
@@ -50,7 +55,7 @@ has 644 $prefix/share/doc/cnre/examples/cnre-dashboard.json
 has 644 $prefix/share/doc/cnre/examples/cnre-alerts.yml
 has 644 $prefix/lib/sysusers.d/cnre.conf
 has 644 $prefix/lib/tmpfiles.d/cnre.conf
-for page in man7/cnre-counters.7 man7/cnre-colibri.7 man8/cnre-managerd.8 man1/cnrectl.1 man1/cnre-top.1; do
+for page in man7/cnre-counters.7 man7/cnre-colibri.7 man8/cnre-managerd.8 man8/cnre-inspect.8 man1/cnrectl.1 man1/cnre-top.1; do
 	has 644 $prefix/share/man/$page
 done
 grep -rl '@[a-z]*@' "$root" --include='*.service' --include='*.socket' --include='*.pc' | grep . && fail 'unreplaced @names@ in these files'
@@ -60,7 +65,7 @@ find "$root" ! -type l ! -type d -perm /022 | grep . && fail 'writable by others
 find "$root" -mindepth 1 -maxdepth 1 ! -name opt | grep . && fail 'installed outside the prefix'
 
 # Whoever can write beside a program with a path to its libraries could give it others.
-for program in sbin/cnre-managerd bin/cnrectl bin/cnre-top bin/cnre-gen bin/cnre-sim bin/cnre-olmoe bin/cnre-route; do
+for program in sbin/cnre-managerd $inspect bin/cnrectl bin/cnre-top bin/cnre-gen bin/cnre-sim bin/cnre-olmoe bin/cnre-route; do
 	objdump -p "$root$prefix/$program" | grep -E 'R(UN)?PATH' && fail "$program looks for libraries in a path of its own"
 done
 
@@ -127,7 +132,7 @@ fi
 "$cc" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -I"$colibri" -I. -Itests/support/colibri -c -o "$work/store.o" "$colibri/expert_store.c" \
 	$($pkg_config --cflags cnre) >"$work/log" 2>&1 || { cat "$work/log" && fail 'the installed expert store does not compile'; }
 
-for program in sbin/cnre-managerd bin/cnrectl bin/cnre-top bin/cnre-gen bin/cnre-sim bin/cnre-olmoe bin/cnre-route; do
+for program in sbin/cnre-managerd $inspect bin/cnrectl bin/cnre-top bin/cnre-gen bin/cnre-sim bin/cnre-olmoe bin/cnre-route; do
 	said=$(LD_LIBRARY_PATH=$root$libdir timeout 20 "$root$prefix/$program" --version 2>&1 </dev/null)
 	status=$?
 	if [ $status != 0 ] || ! grep -qF "$VERSION" <<<"$said"; then

@@ -151,16 +151,18 @@ Test(inspect_load_table, of_an_expert_the_last_load_counts)
 {
 	const struct load_name name = {0, 3, 10}, other = {1, 3, 10};
 
-	cr_expect_null(load_table_stages(&loads, &name));
+	cr_expect_null(load_table_stages(&loads, &name, UINT64_MAX));
 	start(1, 10, 100);
 	(void)load_table_done(&loads, 1, &(struct load_entry){.done_ns = 150});
 	cr_expect_eq(load_table_publish(&loads, 1, 160)->done_ns, 150);
-	cr_expect_eq(load_table_stages(&loads, &name)->publish_ns, 160);
+	cr_expect_eq(load_table_stages(&loads, &name, UINT64_MAX)->publish_ns, 160);
 	start(9, 10, 500);
-	cr_expect_eq(load_table_stages(&loads, &name)->start_ns, 500);
-	cr_expect_eq(load_table_stages(&loads, &name)->publish_ns, 0, "of the new one, not of the old one");
+	cr_expect_eq(load_table_stages(&loads, &name, 500)->start_ns, 500);
+	cr_expect_eq(load_table_stages(&loads, &name, 500)->publish_ns, 0, "of the new one, not of the old one");
+	cr_expect_eq(load_table_stages(&loads, &name, 499)->publish_ns, 160, "at a time when the new one had not begun");
+	cr_expect_null(load_table_stages(&loads, &name, 99));
 	cr_expect_eq(load_table_last(&loads, &name)->number, 9);
-	cr_expect_null(load_table_stages(&loads, &other));
+	cr_expect_null(load_table_stages(&loads, &other, UINT64_MAX));
 	cr_expect_null(load_table_publish(&loads, 77, 1), "its start was not seen");
 }
 
@@ -176,5 +178,5 @@ Test(inspect_load_table, more_loads_and_experts_than_fit_at_first)
 	cr_expect_eq(loads.forgotten, 2 * LOAD_TABLE_ROOM);
 	cr_expect_null(load_table_reader(&loads, 5, 6, 0, &bytes));
 	for (uint32_t i = 0; i < 3 * LOAD_TABLE_ROOM; i++)
-		cr_assert_eq(load_table_stages(&loads, &(struct load_name){0, 3, i})->start_ns, i + 1);
+		cr_assert_eq(load_table_stages(&loads, &(struct load_name){0, 3, i}, UINT64_MAX)->start_ns, i + 1);
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Manual pages: mandoc's errors fail, its warnings are shown; cnrectl's verbs, and the options of the manager, of
-# cnre-sim, cnre-gen, cnre-olmoe, cnre-route and cnre-top, all stand in their pages. tests/lint/manuals.sh PAGE..., in the root of a tree.
+# cnre-sim, cnre-gen, cnre-olmoe, cnre-route, cnre-top and cnre-inspect, all stand in their pages. tests/lint/manuals.sh PAGE..., in the root of a tree.
 set -u
 command -v mandoc >/dev/null || { echo 'mandoc is not installed' && exit 77; }
 bad=0
@@ -33,6 +33,8 @@ done
 	has doc/man/cnre-sim.1 Fl $(sed -n 's/^\t[A-Z]*_ROW("\([a-z-]*\)", .*/-\1/p' tools/sim/options.c)
 	has doc/man/cnre-gen.1 Fl $(sed -n 's/^\t{"\([a-z-]*\)", [a-z_]*argument,.*/-\1/p' tools/gen/options.c)
 	has doc/man/cnre-top.1 Fl $(sed -n 's/^\t{"\([a-z-]*\)", [a-z_]*argument,.*/-\1/p' tools/top/options.c)
+	has doc/man/cnre-inspect.8 Fl $(sed -n 's/^\t{"\([a-z-]*\)", [a-z_]*argument,.*/-\1/p' tools/inspect/options.c)
+	has doc/man/cnre-inspect.8 Cm $(sed -n 's/^\t\.name = "\([a-z]*\)",$/\1/p' tools/inspect/*.c)
 	has doc/man/cnre-route.1 Fl $(sed -n 's/^\t{"\([a-z-]*\)", [a-z_]*argument,.*/-\1/p' tools/route/options.c)
 	has doc/man/cnre-olmoe.1 Fl $(sed -n 's/^\t{"\([a-z-]*\)", [a-z_]*argument,.*/-\1/p' engine/options.c)
 	has doc/man/cnrectl.1 Cm $(sed -n 's/^\t\.name = "\([a-z]*\)",$/\1/p' tools/ctl/*.c)

@@ -21,7 +21,7 @@ bpftool=$(command -v bpftool || echo /usr/sbin/bpftool)
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/cnre-test-XXXXXX") || exit 1
 here=$(mktemp -d "$build/inspect-XXXXXX") || exit 1
-mounted= loop= inspector= holder= rogue=
+mounted='' loop='' inspector='' holder='' rogue=''
 steps=24
 # shellcheck source=tools/demo/compare.sh
 . tools/demo/compare.sh
@@ -296,7 +296,7 @@ clean() # when
 {
 	[ "$(attached)" = "$programs_before" ] || failed "$1: programs are still in the kernel"
 	[ "$(events)" = "$events_before" ] || failed "$1: events in tracefs"
-	[ "$(ls /sys/fs/bpf 2>/dev/null | grep -ci inspect)" = 0 ] || failed "$1: something is pinned"
+	[ -z "$(find /sys/fs/bpf -mindepth 1 -name '*inspect*' 2>/dev/null)" ] || failed "$1: something is pinned"
 	[ "$(semaphore load_start)" = 0 ] || failed "$1: the semaphore of load_start is $(semaphore load_start)"
 }
 events_before=$(events)

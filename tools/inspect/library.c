@@ -120,7 +120,7 @@ int library_attach_manager(struct inspect *inspect, uint32_t process, char messa
 
 /* ---- clients ---- */
 
-/* The mapped libcnre of a process, through its own root. 0: it has none. */
+/* The mapped libcnre of a process, as it sees it. 0: it has none. */
 static int mapped_library(uint32_t process, char ret_path[PATH_MAX])
 {
 	char name[64], line[PATH_MAX + 128], path[PATH_MAX];
@@ -140,7 +140,7 @@ static int mapped_library(uint32_t process, char ret_path[PATH_MAX])
 	if (maps != NULL)
 		(void)fclose(maps);
 	if (found)
-		(void)snprintf(ret_path, PATH_MAX, "/proc/%u/root%.4000s", process, path);
+		memcpy(ret_path, path, sizeof path);
 	return found;
 }
 
@@ -159,12 +159,11 @@ static int has_inside(const char *link)
 
 static int attach_client(struct inspect *inspect, uint32_t process, char *message)
 {
-	char path[PATH_MAX], shown[PATH_MAX];
-	const char *inside;
+	char path[PATH_MAX + 32], shown[PATH_MAX];
 
-	if (mapped_library(process, path)) {
-		inside = strstr(path, "/root/");
-		return is_new(inspect, path) ? attach(inspect, IN_LIBRARY, path, inside != NULL ? inside + 5 : path, message) : 0;
+	if (mapped_library(process, shown)) {
+		(void)snprintf(path, sizeof path, "/proc/%u/root%s", process, shown); /* it may have another one */
+		return is_new(inspect, path) ? attach(inspect, IN_LIBRARY, path, shown, message) : 0;
 	}
 	(void)snprintf(path, sizeof path, "/proc/%u/exe", process);
 	shown_path(path, shown);

@@ -76,16 +76,24 @@ static void note_stages(struct load_table *table, const struct load_entry *entry
 		expert->is_used = 1;
 		expert->name = entry->name;
 	}
-	expert->number = entry->number;
-	expert->stages = (struct cause_stages){
+	if (entry->number != expert->number[0] || expert->stages[0].start_ns == 0)
+		for (uint32_t i = LOAD_STAGES_KEPT - 1; i > 0; i--) {
+			expert->number[i] = expert->number[i - 1];
+			expert->stages[i] = expert->stages[i - 1];
+		}
+	expert->number[0] = entry->number;
+	expert->stages[0] = (struct cause_stages){
 		.start_ns = entry->start_ns, .done_ns = entry->done_ns, .publish_ns = entry->publish_ns};
 }
 
-const struct cause_stages *load_table_stages(const struct load_table *table, const struct load_name *name)
+const struct cause_stages *load_table_stages(const struct load_table *table, const struct load_name *name, uint64_t at_ns)
 {
 	const struct load_expert *expert = place_of(table->expert, table->expert_room, name);
 
-	return expert->is_used ? &expert->stages : NULL;
+	for (uint32_t i = 0; expert->is_used && i < LOAD_STAGES_KEPT; i++)
+		if (expert->stages[i].start_ns != 0 && expert->stages[i].start_ns <= at_ns)
+			return &expert->stages[i];
+	return NULL;
 }
 
 /* ---- loads ---- */
@@ -100,7 +108,7 @@ struct load_entry *load_table_find(struct load_table *table, uint32_t number)
 struct load_entry *load_table_last(struct load_table *table, const struct load_name *name)
 {
 	const struct load_expert *expert = place_of(table->expert, table->expert_room, name);
-	struct load_entry *entry = expert->is_used ? load_table_find(table, expert->number) : NULL;
+	struct load_entry *entry = expert->is_used ? load_table_find(table, expert->number[0]) : NULL;
 
 	return entry != NULL && is_same(&entry->name, name) ? entry : NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Loads on their way, as the manager's probes tell them: from load_start on, until the number is used again. And of each expert
- * the stages of its last load. Pure but for memory.
+ * the stages of its last loads. Pure but for memory.
  */
 #ifndef CNRE_TOOLS_INSPECT_LOAD_TABLE_H
 #define CNRE_TOOLS_INSPECT_LOAD_TABLE_H
@@ -12,7 +12,8 @@
 
 #define LOAD_TABLE_ROOM 4096u             /* loads between load_start and publish; of more the oldest is forgotten */
 #define LOAD_CHUNKS_MAX 32u               /* of one load that are remembered */
-#define LOAD_EXPERTS_MAX (1u << 21)
+#define LOAD_EXPERTS_MAX (1u << 20)
+#define LOAD_STAGES_KEPT 4u               /* of one expert: it may be loaded again before a wait for it is looked at */
 
 enum load_kind { LOAD_DEMAND, LOAD_PREFETCH, LOAD_WARM };
 
@@ -41,8 +42,8 @@ struct load_entry {
 struct load_expert {                      /* of a hash by load_name */
 	struct load_name name;
 	int is_used;
-	uint32_t number;                  /* of its last load */
-	struct cause_stages stages;
+	uint32_t number[LOAD_STAGES_KEPT]; /* of its last loads, latest first */
+	struct cause_stages stages[LOAD_STAGES_KEPT];
 };
 
 struct load_table {
@@ -71,7 +72,7 @@ const struct load_entry *load_table_reader(const struct load_table *table, uint6
 /* The expert's last load, if its number was not used again; NULL. */
 struct load_entry *load_table_last(struct load_table *table, const struct load_name *name);
 
-/* Stages of the expert's last load; NULL: none was seen. */
-const struct cause_stages *load_table_stages(const struct load_table *table, const struct load_name *name);
+/* Stages of the expert's last load that had begun at that time; NULL: none was seen. */
+const struct cause_stages *load_table_stages(const struct load_table *table, const struct load_name *name, uint64_t at_ns);
 
 #endif

@@ -66,23 +66,25 @@ static int find_mapping(uint32_t process, uint64_t address, char ret_path[PATH_M
 	if (maps != NULL)
 		(void)fclose(maps);
 	if (found)
-		(void)snprintf(ret_path, PATH_MAX, "/proc/%u/root%.4000s", process, path);
+		memcpy(ret_path, path, sizeof path);
 	return found;
 }
 
-static struct elf_file *file_of(struct symbols *symbols, const char *path)
+/* The same path under several processes is taken for one file. */
+static struct elf_file *file_of(struct symbols *symbols, uint32_t process, const char *path)
 {
-	const char *inside = strstr(path, "/root/"); /* the same file under several processes is one */
+	char name[PATH_MAX + 32];
 	struct known *known;
 
 	for (uint32_t i = 0; i < symbols->count; i++)
-		if (strcmp(symbols->known[i].path, inside) == 0)
+		if (strcmp(symbols->known[i].path, path) == 0)
 			return symbols->known[i].file;
 	if (symbols->count == SYMBOLS_FILES_MAX)
 		return NULL;
 	known = &symbols->known[symbols->count++];
-	(void)snprintf(known->path, sizeof known->path, "%s", inside);
-	if (elf_file_open(&known->file, path) < 0)
+	(void)snprintf(known->path, sizeof known->path, "%s", path);
+	(void)snprintf(name, sizeof name, "/proc/%u/root%s", process, path);
+	if (elf_file_open(&known->file, name) < 0)
 		known->file = NULL;
 	return known->file;
 }
@@ -96,7 +98,7 @@ int symbols_name(struct symbols *symbols, uint32_t process, uint64_t address, ch
 
 	if (!find_mapping(process, address, path, &off))
 		return -ENOENT;
-	file = file_of(symbols, path);
+	file = file_of(symbols, process, path);
 	if (file != NULL)
 		name = elf_file_symbol(file, off, &into);
 	last = strrchr(path, '/') + 1;

@@ -90,7 +90,7 @@ static void count_wait(struct inspect *inspect, const struct waits_ended *ended)
 	struct waits_layer *layer = layer_of(waits, name.model, name.layer);
 	uint64_t ns[CAUSES];
 
-	causes_split(&wait, load_table_stages(&waits->loads, &name), ns);
+	causes_split(&wait, load_table_stages(&waits->loads, &name, wait.end_ns), ns);
 	histogram_add(&waits->all, ended->waited_ns);
 	if (layer != NULL)
 		histogram_add(&layer->all, ended->waited_ns);
