@@ -58,6 +58,7 @@ cnre_cflags += $(if $(wildcard $(CUDA_HOME)/include/cuda.h),-isystem $(CUDA_HOME
 
 # ---- sources, by folder ----
 base_sources := check.c crash.c size.c log.c message.c file.c disk.c fingerprint.c payload.c places.c probe.c
+gpu_sources := cuda.c uuid.c token.c device.c device_select.c device_thread.c device_memory.c device_upload.c import.c point.c
 shm_sources := futex.c ring.c access_log.c kv_index.c kv_channel.c segment.c numa.c packet.c wire.c counters.c
 policy_sources := policy.c lru.c record.c lru_pin.c frequency.c lfu.c lfru.c slru.c tinylfu.c victims.c cost.c felt.c curve.c tuner.c allocate.c moves.c tier.c
 kvstore_sources := key.c block.c check.c checker_plain.c checker_avx2.c prefix_file.c value.c disk.c disk_turn.c disk_folders.c disk_task.c disk_write.c disk_read.c disk_scan.c disk_plain.c disk_uring.c fanout.c leftover.c coli_kv.c
@@ -156,6 +157,7 @@ synthetic_cflags := -ffp-contract=off
 objects = $(patsubst %.c,$(out)/obj/$(1)/%.o,$($(2)_sources))
 base_objects := $(call objects,base,base)
 shm_objects := $(call objects,shm,shm)
+gpu_objects := $(call objects,gpu,gpu)
 policy_objects := $(call objects,policy,policy)
 kvstore_objects := $(call objects,kvstore,kvstore)
 model_objects := $(call objects,model,model)
@@ -206,20 +208,21 @@ define archive
 $(out)/lib$(1).a: $(filter-out %/main.o,$($(1)_objects))
 	$$(call say,AR,$$@)rm -f $$@; ar rcs $$@ $$^
 endef
-$(foreach f,base shm policy model kvstore manager client colibri engine ctl top route inspect sim gen standin,$(eval $(call archive,$(f))))
+$(foreach f,base shm policy model gpu kvstore manager client colibri engine ctl top route inspect sim gen standin,$(eval $(call archive,$(f))))
 
 archives = $(foreach f,$(1),$(out)/lib$(f).a)
 manager_libs := -luring -ljansson -linih -lcrypto -lm
 client_libs := -lcrypto
 inspect_libs := -lbpf -lelf -lz
 
-$(out)/cnre-managerd: $(manager_objects) $(call archives,model policy kvstore shm base)
+$(out)/cnre-managerd: $(manager_objects) $(call archives,model policy gpu kvstore shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(manager_libs)
 
-$(library): $(client_objects) $(call archives,kvstore shm base) client/libcnre.map
+# Of gpu/ it takes what it imports with, and nothing of the manager's side.
+$(library): $(client_objects) $(call archives,gpu kvstore shm base) client/libcnre.map
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -shared -Wl,-soname,libcnre.so.$(SOVERSION) \
 		-Wl,--version-script,client/libcnre.map -Wl,-z,defs -Wl,--no-undefined-version -o $@ \
-		$(client_objects) $(call archives,kvstore shm base) $(client_libs)
+		$(client_objects) $(call archives,gpu kvstore shm base) $(client_libs)
 	@ln -sf $(notdir $@) $(out)/libcnre.so.$(SOVERSION); ln -sf libcnre.so.$(SOVERSION) $(out)/libcnre.so
 
 $(out)/cnrectl: $(ctl_objects) $(call archives,model kvstore shm base)
@@ -270,17 +273,18 @@ test_archives_base := base
 test_archives_shm := shm base
 test_archives_policy := policy base
 test_archives_model := model base
+test_archives_gpu := gpu base
 test_archives_kvstore := kvstore base
-test_archives_manager := manager model policy kvstore shm base
-test_archives_client := client kvstore shm base
-test_archives_engine := engine standin client kvstore shm base
-test_archives_system := client manager policy kvstore shm base
-test_archives_colibri := colibri client kvstore shm base
+test_archives_manager := manager model policy gpu kvstore shm base
+test_archives_client := client gpu kvstore shm base
+test_archives_engine := engine standin client gpu kvstore shm base
+test_archives_system := client manager policy gpu kvstore shm base
+test_archives_colibri := colibri client gpu kvstore shm base
 test_archives_ctl := ctl model kvstore shm base
 test_archives_top := top ctl kvstore shm base
 test_archives_inspect := inspect ctl model kvstore shm base
 test_libs_inspect := $(inspect_libs)
-test_archives_route := route standin client kvstore shm base
+test_archives_route := route standin client gpu kvstore shm base
 test_archives_sim := sim policy model base
 test_archives_gen := gen base
 test_archives_fakecuda :=
@@ -327,7 +331,7 @@ tests: $(test_programs) $(out)/soak $(fakecuda) $(out)/probes-client
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
 fuzz_programs := $(patsubst tests/fuzz/%.c,$(out)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-every_archive := $(call archives,colibri client manager sim model policy kvstore shm base)
+every_archive := $(call archives,colibri client manager sim model policy gpu kvstore shm base)
 
 $(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
 	@mkdir -p $(@D)
@@ -346,7 +350,7 @@ soak_objects := $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/soak/*.c))
 crash_objects := $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/crash/*.c))
 $(out)/soak: $(soak_objects)
 $(out)/crash-points: $(crash_objects)
-$(out)/soak $(out)/crash-points: $(support) $(call archives,client kvstore shm base)
+$(out)/soak $(out)/crash-points: $(support) $(call archives,client gpu kvstore shm base)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lcrypto
 
 soak: all $(out)/soak

@@ -28,10 +28,18 @@ struct gpu;
 
 enum gpu_state { GPU_SERVING, GPU_LOST };
 
+#define GPU_STAGING_DEFAULT (64ull << 20)
+#define GPU_STAGING_PARTS 4u               /* of each device: one is filled while others are on their way */
+#define GPU_STAGING_PART_MIN (64ull << 10)
+#define GPU_STAGING_PART_MAX (4ull << 20)  /* larger ones begin later and are no faster; what is above 16 MiB a device is not taken */
+#define GPU_HANG_NS (60 * 1000000000ll)    /* a call of the driver that takes longer will not return: the device is LOST */
+#define GPU_STOP_NS (5 * 1000000000ll)     /* how long gpu_close waits for the threads */
+
 struct gpu_setup {
 	uint64_t staging_bytes;            /* pinned host memory for uploads, of all devices together; 0: the default */
-	const char *const *uuids;          /* only these, as text; NULL: all that the driver shows */
+	const char *const *uuids;          /* only these, as text, in this order; NULL: all that the driver shows */
 	uint32_t uuid_count;
+	int64_t hang_ns;                   /* 0: GPU_HANG_NS */
 };
 
 struct gpu_device_status {
@@ -48,12 +56,22 @@ struct gpu_device_status {
 /*
  * gpu_open - load the driver, open the devices, allocate and register the staging memory, start the threads
  *
- * Exports a small allocation of each device as a test: memory that cannot be exported is known here (case G5).
+ * Exports a small allocation of each device as a test: memory that cannot be exported is known here (case G5). Devices are
+ * opened at once, each by its thread. One that does not open is an error if it was named, or if none opens; else it is there
+ * as LOST, with its reason in the status and the event readable.
  * Returns: 0; -ENODEV no driver or no device, and `message` says which and what to do; -ENOENT a UUID that is not there; -ENOTSUP
- *          memory of a device cannot be exported; -ENOMEM; -EINVAL
+ *          memory of a device cannot be exported; -ENOMEM; -EINVAL: no such text is a UUID, one is named twice, or the staging
+ *          memory is less than GPU_STAGING_PARTS of GPU_STAGING_PART_MIN a device
+ * Blocks:  seconds, where no other process has the devices open; at most hang_ns for each call of the driver
  */
 int gpu_open(struct gpu **ret_gpu, const struct gpu_setup *setup, char message[GPU_MESSAGE_BYTES]);
-struct gpu *gpu_close(struct gpu *gpu);    /* finishes jobs without calling done, frees what works; NULL */
+/*
+ * Ends the threads: jobs that run are finished, those that wait are not begun, done is called for none, what works is freed.
+ * 0, or -ETIMEDOUT: a device does not answer; it is LOST then, and its status says in which call. Its thread and memory are left
+ * to the end of the process, which should end by _exit: the driver's own exit handlers wait for such a device, too.
+ */
+int gpu_stop(struct gpu *gpu, int64_t timeout_ns);
+struct gpu *gpu_close(struct gpu *gpu);    /* stops within GPU_STOP_NS, if that was not done; NULL */
 
 uint32_t gpu_count(const struct gpu *gpu);
 void gpu_get_status(struct gpu *gpu, uint32_t device, struct gpu_device_status *ret_status);
@@ -62,9 +80,9 @@ const unsigned char *gpu_token(void);
 
 enum gpu_job_kind {
 	GPU_JOB_ALLOCATE,                  /* bytes -> address, charged_bytes, handle */
-	GPU_JOB_FREE,                      /* address */
+	GPU_JOB_FREE,                      /* address, as ALLOCATE gave it */
 	GPU_JOB_UPLOAD,                    /* source, bytes -> address; done when the copy has completed on the device */
-	GPU_JOB_MEASURE,                   /* asks the driver for free and total bytes */
+	GPU_JOB_MEASURE,                   /* asks the driver for free and total bytes: they are in the status then */
 };
 
 struct gpu_job {
@@ -76,13 +94,19 @@ struct gpu_job {
 	const void *source;                /* host memory that stays as it is until `done` */
 	int is_registered;                 /* source lies in memory of gpu_register: copied from there, without staging */
 	void (*done)(struct gpu_job *job);
-	int status;                        /* 0, -ENOMEM (no room on the device), -ENODEV (lost), -EIO */
+	/*
+	 * 0, -ENOMEM (no room on the device), -ENODEV (lost), -EINVAL (no such address, or beyond its arena), -EIO. After -ENODEV a
+	 * device may still be reading the source, if what it reads is registered: what it makes of it is lost anyway.
+	 */
+	int status;
 	int64_t begun_ns, ended_ns;        /* CLOCK_MONOTONIC; of an upload: its first and last copy */
 	struct gpu_job *next;
 };
+/* Jobs of a device end in the order in which they were submitted. */
 void gpu_submit(struct gpu *gpu, struct gpu_job *job);
 int gpu_event_fd(const struct gpu *gpu);   /* readable when something is done, or a device was lost */
-int gpu_reap(struct gpu *gpu);             /* calls done; how many */
+/* Calls done; how many. To be called every second or so even without an event: it is what finds out that a device hangs. */
+int gpu_reap(struct gpu *gpu);
 
 /*
  * Host memory that devices read by themselves, so that no staging is needed. Blocks (pinning takes time): before serving, or not

@@ -29,7 +29,7 @@ is_body() # header
 	local header files found
 	while read -r header files; do
 		[ "$header" = "$1" ] || continue
-		found=$(grep -rlF "#include \"$header\"" --include='*.[ch]' base shm policy model kvstore manager client engine tools tests | sort | xargs)
+		found=$(grep -rlF "#include \"$header\"" --include='*.[ch]' base shm policy model gpu kvstore manager client engine tools tests | sort | xargs)
 		[ "$found" = "$files" ] || complain "$header: included by \"$found\", and not by \"$files\" alone"
 		return 0
 	done <<<"$body"

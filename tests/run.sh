@@ -115,7 +115,7 @@ criterion_programs()
 {
 	local source folder found
 	# In the order of the arrows: what stands below is tested first.
-	for folder in base shm policy model fakecuda kvstore manager client engine ctl inspect gen system; do
+	for folder in base shm policy model gpu fakecuda kvstore manager client engine ctl inspect gen system; do
 		for source in tests/test_"$folder"_*.c; do
 			[ -e "$source" ] || continue
 			criterion_program "$build/tests/$(basename "$source" .c)"
@@ -124,7 +124,7 @@ criterion_programs()
 	for source in tests/test_*.c; do
 		found=$(basename "$source")
 		case $found in
-		test_base_* | test_shm_* | test_policy_* | test_model_* | test_fakecuda_* | test_kvstore_* | test_manager_* | test_client_* | test_engine_* | test_ctl_* | test_inspect_* | test_gen_* | test_system_*) ;;
+		test_base_* | test_shm_* | test_policy_* | test_model_* | test_gpu_* | test_fakecuda_* | test_kvstore_* | test_manager_* | test_client_* | test_engine_* | test_ctl_* | test_inspect_* | test_gen_* | test_system_*) ;;
 		*) criterion_program "$build/tests/${found%.c}" ;;
 		esac
 	done
