@@ -313,6 +313,12 @@ $(fakecuda): $(patsubst %.c,$(out)/obj/%.o,$(wildcard tests/standin/fakecuda/*.c
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script,tests/standin/fakecuda/libcuda.map \
 		-o $@ $(filter %.o,$^)
 
+# And one that is too old to have anything.
+oldcuda := $(out)/tests/oldcuda/libcuda.so.1
+$(oldcuda): $(out)/obj/tests/standin/oldcuda/entry.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libcuda.so.1 -o $@ $^
+
 folder_of = $(word 2,$(subst _, ,$(1)))
 define test_rule
 $(out)/tests/$(1): $(out)/obj/tests/$(1).o $(test_objects_$(1)) $(support) $(call archives,$(test_archives_$(call folder_of,$(1))))
@@ -320,13 +326,13 @@ $(out)/tests/$(1): $(out)/obj/tests/$(1).o $(test_objects_$(1)) $(support) $(cal
 	$$(call say,LD,$$@)$$(CC) $$(CFLAGS) $$(LDFLAGS) -pthread -o $$@ $$^ $$(test_libs) $(test_libs_$(call folder_of,$(1)))
 endef
 $(foreach t,$(tests),$(eval $(call test_rule,$(t))))
-$(test_programs): | $(fakecuda)
+$(test_programs): | $(fakecuda) $(oldcuda)
 
 # One test program by name: make check-one T=test_shm_ring
 check-one: $(out)/tests/$(T)
 	CNRE_CHECK=1 $<
 
-tests: $(test_programs) $(out)/soak $(fakecuda) $(out)/probes-client
+tests: $(test_programs) $(out)/soak $(fakecuda) $(out)/probes-client $(oldcuda)
 
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))

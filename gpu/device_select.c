@@ -12,7 +12,9 @@
 /* The driver does not say of a device that it is a MIG instance, but its name does: "NVIDIA A100-SXM4-40GB MIG 1g.5gb". */
 static int is_mig(const char *name)
 {
-	return strstr(name, " MIG ") != NULL;
+	const char *found = strstr(name, " MIG");
+
+	return found != NULL && (found[4] == ' ' || found[4] == '\0');
 }
 
 static int identify(const struct gpu_cuda *cuda, int ordinal, struct device *device, char message[GPU_MESSAGE_BYTES])
