@@ -1,6 +1,7 @@
 # make [all]        programs and library into build/        make demo          three engines share one cache; needs nothing set up
 # make check        everything CI runs, basic to complex     make check-one T=test_shm_ring
 # make check-asan   tests under ASan, UBSan and LSan         make check-tsan    tests/stress under TSan
+# make check-gpu    on a real GPU, if there is one        make bench-gpu     likewise: uploads, kernels, latencies
 # make check-header cnre.h as C11 and C++11, every header alone          make check-install DESTDIR tree and a consumer
 # make lint         layers, atomics, names, README, man pages            make fuzz [FUZZ_SECONDS=60] [F=fuzz_safetensors]
 # make soak [T=60 SOAK='--kill-clients 100']  honest clients, disturbed       make crash [P=point]  death at every step
@@ -319,6 +320,19 @@ $(oldcuda): $(out)/obj/tests/standin/oldcuda/entry.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libcuda.so.1 -o $@ $^
 
+# Checks and measurements with whatever driver there is; make check runs the checks with the stand-in. Kernels where nvcc is: the
+# text that drivers of CUDA 11 and newer compile themselves, since no kernel here needs a newer one.
+NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+gpu_kernels := $(if $(NVCC),$(out)/tests/gpu/matvec.ptx)
+gpu_programs := $(out)/tests/gpu/check-gpu
+$(out)/tests/gpu/matvec.ptx: tests/gpu/matvec.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$@)$(NVCC) -ptx -arch=compute_75 -o $@.new $< && sed 's/^\.version .*/.version 7.0/' $@.new >$@; rm -f $@.new; test -s $@
+$(gpu_programs): $(out)/tests/gpu/%-gpu: $(out)/obj/tests/gpu/%_gpu.o $(patsubst %,$(out)/obj/tests/gpu/%.o,engine matvec) \
+		$(support) $(call archives,gpu base) | $(gpu_kernels)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -lm
+
 folder_of = $(word 2,$(subst _, ,$(1)))
 define test_rule
 $(out)/tests/$(1): $(out)/obj/tests/$(1).o $(test_objects_$(1)) $(support) $(call archives,$(test_archives_$(call folder_of,$(1))))
@@ -332,7 +346,7 @@ $(test_programs): | $(fakecuda) $(oldcuda)
 check-one: $(out)/tests/$(T)
 	CNRE_CHECK=1 $<
 
-tests: $(test_programs) $(out)/soak $(fakecuda) $(out)/probes-client $(oldcuda)
+tests: $(test_programs) $(out)/soak $(fakecuda) $(out)/probes-client $(oldcuda) $(gpu_programs)
 
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
@@ -392,6 +406,8 @@ check-tsan:
 	+@MAKE='$(MAKE)' BUILD=$(tsan_build) tests/run.sh tsan
 fuzz:
 	+@MAKE='$(MAKE)' BUILD=$(fuzz_build) FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/run.sh fuzz $(F)
+check-gpu bench-gpu: %-gpu: $(out)/tests/gpu/%-gpu
+	@BUILD='$(BUILD)' tests/gpu/run.sh $* || [ $$? = 77 ]
 lint: all
 	@BUILD='$(BUILD)' tests/lint/run.sh
 check-header:
@@ -521,6 +537,6 @@ help:
 
 .SECONDARY:
 .PHONY: all without-inspect clean check-one bench-loader-bin bench-sim-bin tests stress fuzzers build-asan build-tsan build-fuzz colibri soak crash crash-programs check check-asan check-tsan check-header \
-	check-install lint fuzz bench demo setup setup-build setup-demo install install-units uninstall dist help FORCE
+	check-install lint fuzz check-gpu bench-gpu bench demo setup setup-build setup-demo install install-units uninstall dist help FORCE
 FORCE:
 -include $(shell find $(out)/obj -name '*.d' 2>/dev/null)

@@ -28,22 +28,24 @@ static int write_all(int fd, const void *from, size_t bytes)
 	return write(fd, from, bytes) == (ssize_t)bytes ? 0 : -EPIPE;
 }
 
-static int fill_arena(struct gpu *gpu, uint32_t device, struct gpu_export *export, uint32_t seed)
+static int fill_arena(struct gpu *gpu, struct gpu_exporter *self, uint32_t device, uint32_t seed)
 {
+	struct gpu_export *export = &self->device[device];
 	unsigned char *content = malloc(export->bytes);
 	int r;
 
 	if (content == NULL)
 		return -ENOMEM;
-	gpu_fill(content, export->bytes, seed);
+	self->fill(content, export->bytes, seed);
 	r = gpu_try_upload(gpu, device, export->address, content, export->bytes, 0);
 	export->seed = seed;
 	free(content);
 	return r;
 }
 
-static int make_arena(struct gpu *gpu, uint32_t device, struct gpu_export *export, uint64_t bytes)
+static int make_arena(struct gpu *gpu, struct gpu_exporter *self, uint32_t device, uint64_t bytes)
 {
+	struct gpu_export *export = &self->device[device];
 	struct gpu_device_status status;
 	struct gpu_job job;
 	int r = gpu_try_allocate(gpu, device, bytes, &job);
@@ -56,15 +58,13 @@ static int make_arena(struct gpu *gpu, uint32_t device, struct gpu_export *expor
 	memcpy(export->handle, job.handle, sizeof export->handle);
 	memcpy(export->token, gpu_token(), sizeof export->token);
 	memcpy(export->uuid, status.uuid, sizeof export->uuid);
-	return fill_arena(gpu, device, export, 100 + device);
+	return fill_arena(gpu, self, device, 100 + device);
 }
 
 static int follow(struct gpu *gpu, struct gpu_exporter *self, const struct order *order)
 {
-	struct gpu_export *export = &self->device[order->device];
-
-	return order->kind == ORDER_FREE ? gpu_try_free(gpu, order->device, export->address)
-					 : fill_arena(gpu, order->device, export, order->seed);
+	return order->kind == ORDER_FREE ? gpu_try_free(gpu, order->device, self->device[order->device].address)
+					 : fill_arena(gpu, self, order->device, order->seed);
 }
 
 static int serve(struct gpu_exporter *self, uint64_t bytes, int orders, int answers)
@@ -77,7 +77,7 @@ static int serve(struct gpu_exporter *self, uint64_t bytes, int orders, int answ
 	if (self->error == 0)
 		self->device_count = gpu_count(gpu) < GPU_EXPORTER_DEVICES ? gpu_count(gpu) : GPU_EXPORTER_DEVICES;
 	for (uint32_t i = 0; i < self->device_count && self->error == 0; i++)
-		self->error = make_arena(gpu, i, &self->device[i], bytes);
+		self->error = make_arena(gpu, self, i, bytes);
 	if (write_all(answers, self, sizeof *self) < 0 || self->error < 0)
 		return 1;
 	while (read_all(orders, &order, sizeof order) == 0 && order.kind != ORDER_STOP) {
@@ -91,9 +91,16 @@ static int serve(struct gpu_exporter *self, uint64_t bytes, int orders, int answ
 
 int gpu_exporter_start(struct gpu_exporter *exporter, uint64_t bytes)
 {
+	return gpu_exporter_start_filled(exporter, bytes, gpu_fill);
+}
+
+int gpu_exporter_start_filled(struct gpu_exporter *exporter, uint64_t bytes, void (*fill)(void *, uint64_t, uint32_t))
+{
+	struct gpu_exporter said;
 	int orders[2], answers[2], r;
 
 	memset(exporter, 0, sizeof *exporter);
+	exporter->fill = fill;
 	if (pipe(orders) < 0 || pipe(answers) < 0)
 		return -errno;
 	exporter->pid = fork();
@@ -105,7 +112,6 @@ int gpu_exporter_start(struct gpu_exporter *exporter, uint64_t bytes)
 	}
 	(void)close(orders[0]);
 	(void)close(answers[1]);
-	struct gpu_exporter said;
 	r = exporter->pid < 0 ? -EAGAIN : read_all(answers[0], &said, sizeof said);
 	if (r == 0) {
 		said.pid = exporter->pid;

@@ -15,7 +15,7 @@
 struct gpu_export {
 	unsigned char uuid[GPU_UUID_BYTES], token[GPU_TOKEN_BYTES], handle[GPU_HANDLE_BYTES];
 	uint64_t address, bytes;
-	uint32_t seed;                     /* gpu_fill of it made the content */
+	uint32_t seed;                     /* fill() of it made the content */
 };
 
 struct gpu_exporter {
@@ -23,12 +23,14 @@ struct gpu_exporter {
 	int to, from;
 	int error;                         /* of gpu_open or of a job there, as -errno, and what it said */
 	char message[GPU_MESSAGE_BYTES];
+	void (*fill)(void *memory, uint64_t bytes, uint32_t seed);
 	uint32_t device_count;             /* at most GPU_EXPORTER_DEVICES */
 	struct gpu_export device[GPU_EXPORTER_DEVICES];
 };
 
 /* Its settings: setenv before. 0, or -errno: it did not come up; exporter->error says why if it said so. */
-int gpu_exporter_start(struct gpu_exporter *exporter, uint64_t bytes);
+int gpu_exporter_start(struct gpu_exporter *exporter, uint64_t bytes); /* filled by gpu_fill */
+int gpu_exporter_start_filled(struct gpu_exporter *exporter, uint64_t bytes, void (*fill)(void *, uint64_t, uint32_t));
 /* Asks it to do so and waits. 0, or -errno. */
 int gpu_exporter_free(struct gpu_exporter *exporter, uint32_t device);
 int gpu_exporter_upload(struct gpu_exporter *exporter, uint32_t device, uint32_t seed);

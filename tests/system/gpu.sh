@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What make check-gpu runs on a real GPU, with the stand-in driver: so that it works where there is a GPU at last. And that it
+# skips with a reason where there is none.
+cd "$(dirname "$0")/../.." || exit 1
+build=${CNRE_BUILD:-build}
+program=$build/tests/gpu/check-gpu
+work=$(mktemp -d /dev/shm/gpu-check.XXXXXX) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+complain() { echo "$1" && failed=1; }
+
+LD_LIBRARY_PATH=$(realpath "$build/tests/fakecuda") FAKECUDA_WORLD=$work/world FAKECUDA_DEVICES=2 FAKECUDA_REPORT=$work/report \
+	timeout -k 5 120 "$program" >"$work/output" 2>&1 || complain "check-gpu with the stand-in driver: $?"
+cat "$work/output"
+grep -q '^[0-9]* passed, 0 failed' "$work/output" || complain 'no result'
+! grep -v ' note: ' "$work/report" 2>/dev/null || complain 'rules of the driver were broken'
+
+# A folder with a driver that is none, before whatever else this machine has.
+answer=$(LD_LIBRARY_PATH=$(realpath "$build/tests/oldcuda") timeout -k 5 60 "$program" 2>&1)
+status=$?
+[ $status = 77 ] || complain "with a driver that cannot be used: $status and not 77"
+[[ $answer == *'too old'* ]] || complain "it does not say why it skips: $answer"
+exit $failed
