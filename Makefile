@@ -324,7 +324,7 @@ $(oldcuda): $(out)/obj/tests/standin/oldcuda/entry.o
 # text that drivers of CUDA 11 and newer compile themselves, since no kernel here needs a newer one.
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 gpu_kernels := $(if $(NVCC),$(out)/tests/gpu/matvec.ptx)
-gpu_programs := $(out)/tests/gpu/check-gpu
+gpu_programs := $(out)/tests/gpu/check-gpu $(out)/tests/gpu/bench-gpu
 $(out)/tests/gpu/matvec.ptx: tests/gpu/matvec.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$@)$(NVCC) -ptx -arch=compute_75 -o $@.new $< && sed 's/^\.version .*/.version 7.0/' $@.new >$@; rm -f $@.new; test -s $@

@@ -51,7 +51,7 @@ static void init_locks(struct gpu *gpu)
 		(void)pthread_cond_init(&gpu->device[i].work, NULL);
 }
 
-static void free_gpu(struct gpu *gpu)
+void device_free_gpu(struct gpu *gpu)
 {
 	if (gpu->event_fd >= 0)
 		(void)close(gpu->event_fd);
@@ -160,7 +160,7 @@ int gpu_open(struct gpu **ret_gpu, const struct gpu_setup *setup, char message[G
 	if (r == 0)
 		r = divide_staging(gpu, setup->staging_bytes, message);
 	if (r < 0) {
-		free_gpu(gpu);
+		device_free_gpu(gpu);
 		return r;
 	}
 	r = start_threads(gpu);
@@ -204,36 +204,33 @@ int gpu_stop(struct gpu *gpu, int64_t timeout_ns)
 	return r;
 }
 
-/* 0: its thread has ended. Otherwise the thread is left alone, and with it the memory that it will look at if it comes back. */
-static int end_thread(struct device *device)
-{
-	int has_ended;
-
-	if (!device->has_thread)
-		return 0;
-	(void)pthread_mutex_lock(&device->gpu->lock);
-	has_ended = device->phase == DEVICE_ENDED;
-	(void)pthread_mutex_unlock(&device->gpu->lock);
-	if (has_ended)
-		(void)pthread_join(device->thread, NULL);
-	else
-		(void)pthread_detach(device->thread);
-	return has_ended ? 0 : -ETIMEDOUT;
-}
-
+/* Threads that do not end are left alone, and with them what they will look at if they come back: the last one frees it. */
 struct gpu *gpu_close(struct gpu *gpu)
 {
-	int r = 0;
+	pthread_t ended[GPU_DEVICES_MAX], left[GPU_DEVICES_MAX];
+	uint32_t ended_count = 0, left_count = 0;
 
 	if (gpu == NULL)
 		return NULL;
 	if (!gpu->was_stopped)
 		(void)gpu_stop(gpu, GPU_STOP_NS);
-	for (uint32_t i = 0; i < gpu->device_count; i++)
-		if (end_thread(&gpu->device[i]) < 0)
-			r = -ETIMEDOUT;
-	if (r == 0)
-		free_gpu(gpu);
+	(void)pthread_mutex_lock(&gpu->lock);
+	for (uint32_t i = 0; i < gpu->device_count; i++) {
+		if (!gpu->device[i].has_thread)
+			continue;
+		if (gpu->device[i].phase == DEVICE_ENDED)
+			ended[ended_count++] = gpu->device[i].thread;
+		else
+			left[left_count++] = gpu->device[i].thread;
+	}
+	gpu->threads_left = left_count; /* from here on it is theirs, if there are any */
+	(void)pthread_mutex_unlock(&gpu->lock);
+	for (uint32_t i = 0; i < ended_count; i++)
+		(void)pthread_join(ended[i], NULL);
+	if (left_count == 0)
+		device_free_gpu(gpu);
+	for (uint32_t i = 0; i < left_count; i++)
+		(void)pthread_detach(left[i]);
 	return NULL;
 }
 

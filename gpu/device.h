@@ -67,8 +67,8 @@ struct gpu_device_status {
 int gpu_open(struct gpu **ret_gpu, const struct gpu_setup *setup, char message[GPU_MESSAGE_BYTES]);
 /*
  * Ends the threads: jobs that run are finished, those that wait are not begun, done is called for none, what works is freed.
- * 0, or -ETIMEDOUT: a device does not answer; it is LOST then, and its status says in which call. Its thread and memory are left
- * to the end of the process, which should end by _exit: the driver's own exit handlers wait for such a device, too.
+ * 0, or -ETIMEDOUT: a device does not answer; it is LOST then, and its status says in which call. Its thread is left alone, to
+ * the end of the process if need be, which should end by _exit: the driver's own exit handlers wait for such a device, too.
  */
 int gpu_stop(struct gpu *gpu, int64_t timeout_ns);
 struct gpu *gpu_close(struct gpu *gpu);    /* stops within GPU_STOP_NS, if that was not done; NULL */

@@ -74,10 +74,13 @@ struct gpu {
 	struct job_list finished;
 	int event_fd;
 	int is_stopping, was_stopped;
+	uint32_t threads_left;             /* that gpu_close did not wait for; the last one frees all this */
 	int64_t hang_ns;
 	uint32_t device_count;
 	struct device device[GPU_DEVICES_MAX];
 };
+
+void device_free_gpu(struct gpu *gpu);     /* device.c */
 
 /* device_thread.c */
 void device_list_init(struct job_list *list);

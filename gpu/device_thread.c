@@ -214,10 +214,16 @@ static void run_job(struct device *device, struct gpu_job *job, struct gpu_job *
 
 static void set_phase(struct device *device, enum device_phase phase)
 {
-	(void)pthread_mutex_lock(&device->gpu->lock);
+	struct gpu *gpu = device->gpu;
+	int is_last;
+
+	(void)pthread_mutex_lock(&gpu->lock);
 	device->phase = phase;
-	(void)pthread_cond_broadcast(&device->gpu->changed);
-	(void)pthread_mutex_unlock(&device->gpu->lock);
+	is_last = phase == DEVICE_ENDED && gpu->threads_left > 0 && --gpu->threads_left == 0;
+	(void)pthread_cond_broadcast(&gpu->changed);
+	(void)pthread_mutex_unlock(&gpu->lock);
+	if (is_last)
+		device_free_gpu(gpu);
 }
 
 void *device_run(void *argument)

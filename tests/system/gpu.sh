@@ -16,6 +16,10 @@ cat "$work/output"
 grep -q '^[0-9]* passed, 0 failed' "$work/output" || complain 'no result'
 ! grep -v ' note: ' "$work/report" 2>/dev/null || complain 'rules of the driver were broken'
 
+LD_LIBRARY_PATH=$(realpath "$build/tests/fakecuda") FAKECUDA_WORLD=$work/world2 FAKECUDA_REPORT=$work/report BENCH_MIB=32 BENCH_ROUNDS=1 \
+	timeout -k 5 120 "$build/tests/gpu/bench-gpu" >"$work/output" 2>&1 || complain "bench-gpu with the stand-in driver: $?"
+grep -q '^{"pinned_copy_gb_s": .*}$' "$work/output" || { cat "$work/output" && complain 'bench-gpu says nothing'; }
+
 # A folder with a driver that is none, before whatever else this machine has.
 answer=$(LD_LIBRARY_PATH=$(realpath "$build/tests/oldcuda") timeout -k 5 60 "$program" 2>&1)
 status=$?
