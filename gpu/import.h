@@ -31,7 +31,10 @@ int gpu_import_arena(struct gpu_import *import, const unsigned char handle[GPU_H
 /* Closes it, once. 0, or -ENODEV. */
 int gpu_import_close_arena(struct gpu_import *import, const unsigned char token[GPU_TOKEN_BYTES], uint64_t address);
 
-/* A point in a caller's stream (a CUstream of this device, NULL: the default one). 0, -ENODEV, -EINVAL no such stream, -ENOMEM. */
+/*
+ * A point in a caller's stream (a CUstream of this device, NULL: the default one), after what the caller has put there so far. Not
+ * in one that is being captured: what a graph holds runs later. 0, -ENODEV, -EINVAL no such stream, -ENOMEM.
+ */
 struct gpu_point;
 int gpu_point_record(struct gpu_import *import, void *stream, struct gpu_point **ret_point);
 /* 1: the stream has passed it; 0: not yet; -errno: it failed, and nothing after that point runs any more. Never waits. */
