@@ -71,7 +71,8 @@ manager_sources := main.c settings.c budget.c budget_inputs.c extent.c pool.c po
 	kv_store.c kv_settings.c kv_namespace.c kv_access.c kv_session.c kv_entry.c kv_memory.c kv_share.c kv_evict.c kv_publish.c kv_load.c kv_files.c kv_uses.c kv_adopt.c kv_transfer.c kv_report.c control_kv.c control_reply.c probe.c
 client_sources := attach.c options.c endpoint.c session.c connection.c ask.c autostart.c map.c fork.c lease.c view.c request.c access.c wait.c \
 	acquire.c admission.c batch.c prefetch.c policy.c stats.c kv_open.c kv_space.c kv_map.c kv_find.c kv_pin.c kv_run.c kv_chain.c kv_post.c \
-	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c unsupported.c
+	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c \
+	vram.c vram_table.c vram_map.c vram_arena.c vram_lease.c vram_acquire.c vram_point.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
 	layers.c place.c experts.c why.c why_words.c explain.c explain_sample.c explain_verdict.c top.c top_rates.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
 	iobench.c iobench_words.c iobench_file.c iobench_trial.c iobench_verdict.c iobench_sweep.c iobench_report.c

@@ -10,23 +10,10 @@
 #include "client/access.h"
 #include "client/connection.h"
 #include "client/hot.h"
+#include "client/vram.h"
 #include "shm/access_log.h"
 #include "shm/ledger.h"
 #include "shm/word.h"
-
-/* Consecutive single acquires in one layer are one visit: only the first of them logs its beginning. */
-static uint32_t begins_visit(const struct cnre *client, uint32_t layer)
-{
-	/* [A1] relaxed: statistics; two threads that both see a change log two visits. */
-	return atomic_load_explicit(&client->last_layer, memory_order_relaxed) != layer;
-}
-
-static void log_visit(struct cnre *client, uint32_t layer, uint64_t position)
-{
-	/* [A2] relaxed: as [A1]. */
-	atomic_store_explicit(&client->last_layer, layer, memory_order_relaxed);
-	cnre_access_log_put(client->log, position, CNRE_LOG_VISIT, 1, layer);
-}
 
 struct acquire {
 	struct cnre *client;
@@ -115,8 +102,9 @@ static int acquire_resident(struct cnre *client, const struct cnre_access *acces
 	return cnre_access_take(client, access, name, CNRE_WAS_RESIDENT, base, ret_expert);
 }
 
-int cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns,
-		 struct cnre_expert *ret_expert)
+/* `wanted` is 0 on the common path, and folded away there. */
+static inline __attribute__((always_inline)) int acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns, uint32_t wanted,
+							 struct cnre_expert *ret_expert)
 {
 	struct cnre_access access = {0};
 	struct cnre_access_name name = {.layer = layer, .expert = expert};
@@ -130,20 +118,32 @@ int cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t t
 	r = cnre_client_find(client, layer, expert, &access.object);
 	if (r < 0)
 		return r;
-	visit = begins_visit(client, layer);
+	visit = cnre_visit_begins(client, layer);
 	r = cnre_lease_raise(client, access.object, 1 + visit, &access.position);
 	if (r < 0)
 		return r;
 	CNRE_CRASH_POINT("acquire-leased");
 	word = cnre_ledger_load_state(&client->entry[access.object]);
 	if (visit)
-		log_visit(client, layer, access.position++);
+		cnre_visit_log(client, layer, access.position++);
 	if (cnre_word_state(word) == CNRE_STATE_READY) {
-		cnre_access_log_put(client->log, access.position, CNRE_LOG_ACCESS, 1, access.object);
+		cnre_access_log_put(client->log, access.position, CNRE_LOG_ACCESS, CNRE_LOG_HIT | wanted, access.object);
 		return acquire_resident(client, &access, name, timeout_ns, ret_expert);
 	}
-	cnre_access_log_put(client->log, access.position, CNRE_LOG_ACCESS, 0, access.object);
+	cnre_access_log_put(client->log, access.position, CNRE_LOG_ACCESS, wanted, access.object);
 	return acquire_missing(&(struct acquire){client, &access, layer}, name, timeout_ns, word, ret_expert);
+}
+
+int cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns,
+		 struct cnre_expert *ret_expert)
+{
+	return acquire(client, layer, expert, timeout_ns, 0, ret_expert);
+}
+
+int cnre_acquire_logged(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns, uint32_t argument,
+			struct cnre_expert *ret_expert)
+{
+	return acquire(client, layer, expert, timeout_ns, argument, ret_expert);
 }
 
 int cnre_release(struct cnre *client, struct cnre_expert *expert)
@@ -160,8 +160,8 @@ int cnre_release(struct cnre *client, struct cnre_expert *expert)
 		return 0;
 	lease = expert->lease;
 	r = cnre_lease_object(client, lease, &object);
-	if (r < 0)
-		return r;
+	if (r < 0) /* no lease in memory: one in VRAM costs it nothing to ask here */
+		return cnre_vram_is_lease(lease) ? cnre_vram_release(client, expert) : r;
 	expert->lease = 0;
 	CNRE_CRASH_POINT("release-cookie-ended");
 	CNRE_PROBE(lease_released, client->session, object, lease);

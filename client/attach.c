@@ -8,6 +8,7 @@
 #include "client/kv.h"
 #include "client/map.h"
 #include "client/session.h"
+#include "client/vram.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -53,6 +54,7 @@ static void free_private(struct cnre *client)
 	}
 	free_completed(client);
 	cnre_kv_space_free_all(client);
+	cnre_vram_free(client);
 	(void)cnre_places_close(client->places);
 	free(client->pool);
 	free(client->buffer);
@@ -229,7 +231,9 @@ int cnre_attach(struct cnre **ret_client, const char *model, const struct cnre_o
 	r = make_client(&client);
 	if (r < 0)
 		goto free_request;
-	r = attach_somewhere(client, request);
+	r = cnre_vram_init(client, request->options.flags);
+	if (r == 0)
+		r = attach_somewhere(client, request);
 	if (r < 0) {
 		free_private(client);
 	} else {
@@ -251,13 +255,14 @@ void cnre_detach(struct cnre *client)
 		free_private(client); /* the mappings did not come along, the socket is closed */
 		return;
 	}
-	if (cnre_gauge_held(client) > 0 || cnre_kv_space_pins(client) > 0) {
+	if (cnre_gauge_held(client) > 0 || cnre_kv_space_pins(client) > 0 || cnre_vram_is_busy(client)) {
 		/* Someone still reads: mappings, session and socket stay until this process ends. */
 		cnre_registry_linger(client);
 		return;
 	}
 	cnre_registry_leave(client);
 	cnre_kv_space_close_all(client);
+	cnre_vram_close(client);
 	cnre_map_done(client);
 	cnre_session_close(client);
 	(void)pthread_cond_destroy(&client->asked);

@@ -43,6 +43,7 @@ struct cnre_tally {
 };
 
 struct cnre_places;
+struct cnre_vram;
 
 struct cnre {
 	/* Read by every call, written at attach. */
@@ -98,6 +99,8 @@ struct cnre {
 	uint32_t kv_space_count;
 	int knows_payload;                        /* likewise under kv_lock */
 	unsigned char payload[16];                /* of the weights in `places` (base/payload.h) */
+
+	struct cnre_vram *vram;                   /* NULL: not asked for at attach (client/vram.h) */
 
 	/* Process-wide list of clients (client/fork.c). */
 	struct cnre *next;

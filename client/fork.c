@@ -3,6 +3,7 @@
 #include "client/fork.h"
 
 #include "client/connection.h"
+#include "client/vram.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -48,8 +49,10 @@ static void after_fork_in_parent(void)
 /* The child has no session: it keeps the structs, whose every call is -ECHILD, until it detaches or execs. */
 static void after_fork_in_child(void)
 {
-	for (struct cnre *c = registry; c != NULL; c = c->next)
+	for (struct cnre *c = registry; c != NULL; c = c->next) {
 		cnre_connection_close(c); /* fstat and close: safe here */
+		cnre_vram_close_in_child(c);
+	}
 	registry = NULL;
 	(void)pthread_mutex_unlock(&registry_lock);
 }

@@ -12,6 +12,7 @@
 #include "client/access.h"
 #include "client/admission.h"
 #include "client/map.h"
+#include "shm/access_log.h"
 #include "shm/ledger.h"
 #include "shm/word.h"
 
@@ -108,7 +109,7 @@ static inline int cnre_lease_name(struct cnre *client, uint32_t object, uint64_t
 static inline int cnre_lease_object(struct cnre *client, uint64_t lease, uint32_t *ret_object)
 {
 	if (client->cookies.slot != NULL)
-		return cnre_cookies_end(&client->cookies, lease, ret_object);
+		return (lease & CNRE_LEASE_IN_VRAM) != 0 ? -EINVAL : cnre_cookies_end(&client->cookies, lease, ret_object);
 	if (lease > client->object_count)
 		return -EINVAL;
 	*ret_object = (uint32_t)(lease - 1);
@@ -168,6 +169,20 @@ static inline void cnre_view_fill(const struct cnre *client, uint32_t object, co
 		part.data = base != NULL && part.bytes != 0 ? base + part_off[role] : NULL;
 		ret_expert->part[role] = part;
 	}
+}
+
+/* Consecutive single acquires in one layer are one visit: only the first of them logs its beginning. */
+static inline uint32_t cnre_visit_begins(const struct cnre *client, uint32_t layer)
+{
+	/* [A1] relaxed: statistics; two threads that both see a change log two visits. */
+	return atomic_load_explicit(&client->last_layer, memory_order_relaxed) != layer;
+}
+
+static inline void cnre_visit_log(struct cnre *client, uint32_t layer, uint64_t position)
+{
+	/* [A2] relaxed: as [A1]. */
+	atomic_store_explicit(&client->last_layer, layer, memory_order_relaxed);
+	cnre_access_log_put(client->log, position, CNRE_LOG_VISIT, 1, layer);
 }
 
 /*

@@ -35,6 +35,7 @@ struct cnre;
 /* A cookie, and the word of its slot: slot or object:22 | sequence:42. A sequence is a log position + 1, never 0. */
 #define CNRE_COOKIE_SHIFT 42u
 #define CNRE_COOKIE_NEAR_MIN 1024u
+#define CNRE_LEASE_IN_VRAM (1ull << 41)   /* in a lease of either kind: of the other tier (client/vram.h) */
 #define CNRE_COOKIE_SPARE 16u             /* leases of one object cost one of the reservation but a slot each */
 #define CNRE_COOKIE_SLOTS_MAX (1u << 22)
 

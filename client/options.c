@@ -85,7 +85,7 @@ static void copy_text(char *to, size_t size, const char *from)
 void cnre_options_fill_hello(const struct cnre_attach_request *request, struct cnre_wire_hello *ret_hello)
 {
 	memset(ret_hello, 0, sizeof *ret_hello);
-	ret_hello->flags = request->options.flags;
+	ret_hello->flags = request->options.flags & ~(uint32_t)CNRE_VRAM_OR_RAM; /* the library's own business */
 	ret_hello->by_path = (uint32_t)request->by_path;
 	ret_hello->reserve_bytes = request->options.reserve_bytes;
 	ret_hello->private_bytes = request->options.private_bytes;

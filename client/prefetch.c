@@ -4,6 +4,7 @@
 
 #include "client/access.h"
 #include "client/connection.h"
+#include "client/vram.h"
 #include "shm/word.h"
 
 static int check_selection(const struct cnre *client, uint32_t layer, const uint32_t *experts, uint32_t count)
@@ -95,5 +96,6 @@ int cnre_resident(struct cnre *client, uint32_t layer, const uint32_t *experts, 
 
 		ret_tiers[i] = state < sizeof tiers ? tiers[state] : CNRE_ABSENT;
 	}
+	cnre_vram_find_tiers(client, layer, experts, count, ret_tiers);
 	return 0;
 }

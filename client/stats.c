@@ -3,12 +3,13 @@
 #include "client/client.h"
 #include "client/hot.h"
 #include "client/prefetch.h"
+#include "client/vram.h"
 #include "shm/access_log.h"
 
 #include <string.h>
 
 #define MODEL_INFO_FIRST offsetof(struct cnre_model_info, view)
-#define STATS_FIRST sizeof(struct cnre_stats)
+#define STATS_FIRST offsetof(struct cnre_stats, vram_hits)
 
 /*
  * Copies as much of a sized struct as the caller's version has, and clears what only a later one has. first: the size
@@ -49,7 +50,7 @@ int cnre_model(const struct cnre *client, struct cnre_model_info *ret_info)
 	info.expert_bytes_min = catalog->payload_bytes_min;
 	info.expert_bytes_max = catalog->payload_bytes_max;
 	info.total_bytes = catalog->payload_bytes_total;
-	info.capabilities = catalog->capabilities;
+	info.capabilities = catalog->capabilities | (cnre_vram_is_served(client) ? CNRE_CAP_VRAM : 0);
 	info.reserve_bytes = client->reserve_bytes;
 	info.reserve_objects = client->reserve_slabs;
 	/* [S1] relaxed: a number of the manager's, current when it was read. */
@@ -78,6 +79,16 @@ static void add_ledger(const struct cnre *client, struct cnre_stats *stats)
 	}
 }
 
+/* Its tables have ledgers of their own, and an access is in one ledger only. */
+static void add_vram(struct cnre *client, struct cnre_stats *stats)
+{
+	struct cnre_vram_sum sum = cnre_vram_sum(client);
+
+	stats->requests += sum.accesses;
+	stats->vram_hits = sum.accesses;
+	stats->leased_bytes += sum.leased_bytes;
+}
+
 int cnre_stats(const struct cnre *client, struct cnre_stats *ret_stats)
 {
 	struct cnre_stats stats = {.size = sizeof stats};
@@ -95,6 +106,7 @@ int cnre_stats(const struct cnre *client, struct cnre_stats *ret_stats)
 	stats.wait_ns = get(&client->tally.wait_ns);
 	stats.service_ns = get(&client->tally.service_ns);
 	add_ledger(client, &stats);
+	add_vram((struct cnre *)client, &stats);
 	stats.hits = stats.requests > stats.misses ? stats.requests - stats.misses : 0;
 	stats.resident_bytes = get(&client->page->resident_bytes);
 	stats.capacity_bytes = get(&client->page->budget_bytes);

@@ -8,7 +8,7 @@
  * Ordering map:
  *   [L1] [L8] seq_cst add lease (client) <-> [L4] seq_cst scan (manager)
  *   [L2] seq_cst load state (client)     <-> [L3] seq_cst exchange to EVICTING (manager), release READY carries the bytes
- *   [L5] release sub lease (client)       -> [L4] reads of the slab happen before it is reused
+ *   [L5] [L9] release sub lease (client)  -> [L4] reads of the slab happen before it is reused
  */
 #ifndef CNRE_SHM_LEDGER_H
 #define CNRE_SHM_LEDGER_H
@@ -77,6 +77,27 @@ static inline int cnre_ledger_sub(_Atomic uint64_t *word)
 	return left < 0 ? left : 0;
 }
 
+/*
+ * Client: takes an access and its lease back in one step, where what it looked for was not there: it is counted where it is
+ * served, or nowhere. As cnre_ledger_drop, how many leases are left, or -EINVAL: a copy of another lease was released twice,
+ * and that took this one.
+ */
+static inline int cnre_ledger_undo(_Atomic uint64_t *word)
+{
+	/* [L10] relaxed: as [L6]. */
+	uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+
+	for (;;) {
+		if (CNRE_LEDGER_LEASES(seen) == 0)
+			return -EINVAL;
+		/* [L9] release, pairs with [L4]: as [L5]. */
+		if (atomic_compare_exchange_weak_explicit(word, &seen, seen - CNRE_LEDGER_ACCESS - CNRE_LEDGER_LEASE, memory_order_release, memory_order_relaxed))
+			break;
+	}
+	seen = CNRE_LEDGER_LEASES(seen - CNRE_LEDGER_LEASE);
+	return seen > INT_MAX ? INT_MAX : (int)seen;
+}
+
 /* Manager: publishes EVICTING before it scans. */
 static inline void cnre_ledger_store_evicting(struct cnre_entry *entry, uint32_t word)
 {
@@ -89,7 +110,7 @@ static inline void cnre_ledger_store_evicting(struct cnre_entry *entry, uint32_t
 /* Manager: one ledger word. Input from a client: leases may be any number. */
 static inline uint64_t cnre_ledger_scan(const _Atomic uint64_t *word)
 {
-	/* [L4] seq_cst, pairs with [L1], [L5] and [L8]: a lease raised before EVICTING was seen is seen here; after one was given
+	/* [L4] seq_cst, pairs with [L1], [L5], [L8] and [L9]: a lease raised before EVICTING was seen is seen here; after one was given
 	 * back, its holder's reads of the slab are over. */
 	return atomic_load_explicit(word, memory_order_seq_cst);
 }

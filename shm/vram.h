@@ -19,6 +19,11 @@
  * An arena is freed when no entry lies in it and no client says in its ledger that it has it open: freeing what an importer
  * has open is undefined. A client sets its bit before it opens and clears it after it closed; it closes what is CLOSING when
  * it comes by and holds no lease there.
+ *
+ * Ordering map:
+ *   [VO1] seq_cst set open (client), then lease down [L5] -> [VO3] seq_cst look (manager), after no lease was seen [L4]:
+ *         an arena is opened under a lease in it, so who has moved all entries out of it sees every bit
+ *   [VO2] release clear open (client) -> [VO3]: the arena is closed before it is freed
  */
 #ifndef CNRE_SHM_VRAM_H
 #define CNRE_SHM_VRAM_H
@@ -76,5 +81,26 @@ struct cnre_vram_ledger {
 	_Atomic uint64_t word[];          /* accesses:32 | leases:32, one per object: hits in this device's memory */
 };
 _Static_assert(offsetof(struct cnre_vram_ledger, word) == 128, "is ABI");
+
+/* Client: says that it has an arena open, before it opens it; a lease of an entry in it is up. */
+static inline void cnre_vram_mark_open(struct cnre_vram_ledger *ledger, uint32_t arena)
+{
+	/* [VO1] seq_cst, pairs with [VO3]: before the lease goes down, and before the driver is asked. */
+	(void)atomic_fetch_or_explicit(&ledger->open[arena / 64], 1ull << arena % 64, memory_order_seq_cst);
+}
+
+/* Client: after it was closed. */
+static inline void cnre_vram_unmark_open(struct cnre_vram_ledger *ledger, uint32_t arena)
+{
+	/* [VO2] release, pairs with [VO3]: it is closed. */
+	(void)atomic_fetch_and_explicit(&ledger->open[arena / 64], ~(1ull << arena % 64), memory_order_release);
+}
+
+/* Manager: whether that client has it open, or is about to. Asked when no entry lies in the arena any more. */
+static inline int cnre_vram_is_open(const struct cnre_vram_ledger *ledger, uint32_t arena)
+{
+	/* [VO3] seq_cst, pairs with [VO1] and [VO2]: a bit set under a lease that is seen down is seen. */
+	return (atomic_load_explicit(&ledger->open[arena / 64], memory_order_seq_cst) >> arena % 64 & 1) != 0;
+}
 
 #endif

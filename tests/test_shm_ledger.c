@@ -76,3 +76,16 @@ Test(shm_ledger, evicting_is_what_a_client_sees_after_its_lease)
 	cr_expect_eq(cnre_word_state(cnre_ledger_load_state(&entry)), CNRE_STATE_EVICTING);
 	cr_expect_eq(cnre_word_generation(cnre_ledger_load_state(&entry)), 5);
 }
+
+Test(shm_ledger, undo_takes_the_lease_and_the_access_and_borrows_nothing)
+{
+	_Atomic uint64_t word = 5 * CNRE_LEDGER_ACCESS;
+
+	(void)cnre_ledger_add(&word);
+	(void)cnre_ledger_add(&word);
+	cr_expect_eq(cnre_ledger_undo(&word), 1);
+	cr_expect_eq(cnre_ledger_undo(&word), 0);
+	cr_expect_eq(cnre_ledger_scan(&word), 5 * CNRE_LEDGER_ACCESS);
+	cr_expect_eq(cnre_ledger_undo(&word), -EINVAL);
+	cr_expect_eq(cnre_ledger_scan(&word), 5 * CNRE_LEDGER_ACCESS, "nothing is changed");
+}

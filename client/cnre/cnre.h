@@ -25,7 +25,7 @@
  *               lets other processes change your output.
  * Death         When this process ends, however it ends, all its leases end. When another client dies or is stopped,
  *               nothing changes here. When the manager is gone for good, hits go on and a miss is -EPIPE within a
- *               quarter of a second.
+ *               quarter of a second. Memory of a GPU dies with the manager: a release of it says -EPIPE then.
  * Restart       A manager that was killed, hung or was upgraded is continued by another one, which takes over memory,
  *               leases and sessions as they are: a client sees a pause and no error. In the pause hits go on; a miss,
  *               also one that waited already, waits until its own timeout and is read by the successor; prefetches are
@@ -37,7 +37,8 @@
  *               that closes everything) goes on with hits and misses, and what then has its number is left alone. But
  *               it no longer learns that the manager is gone: a miss with timeout -1 would wait for ever. Experts in
  *               memory that the manager added to the pool since are -EPIPE, and detach cannot say goodbye: the
- *               reservation lasts as long as the process. So attach after becoming a daemon.
+ *               reservation lasts as long as the process. So attach after becoming a daemon. With
+ *               VRAM there is one more for each GPU in use, by which a release learns that the manager is dead.
  * fork()        A child has no session: every call is -ECHILD there, cnre_detach frees private memory only, and a
  *               leased pointer is not mapped (a read faults). The parent is not affected. The child may attach anew.
  * Signals       No function may be called from a signal handler. Calls are not cancellation points, and a signal
@@ -66,12 +67,13 @@
  *   -ENOMEM        this process is out of memory
  *   -EIO           unreadable on every replica
  *   -EBADMSG       bytes fail their check: a digest differs, or a message or segment makes no sense
- *   -EPIPE         the manager is gone for good, or its socket was closed here: detach and attach again
+ *   -EPIPE         the manager is gone for good, or its socket was closed here: detach and attach again. Of a release: the
+ *                  manager that had a lease's VRAM is dead, compute again
  *   -ECHILD        called in a forked child
  *   -EACCES        the manager does not serve this user, or not in this KV namespace
  *   -EPERM         the manager's administrator keeps that to himself
  *   -ENOTSUP       family, view or function that this manager or library does not have
- *   -ENODEV        no such device
+ *   -ENODEV        no such device, or no VRAM of it
  *   -ESTALE        the model in this directory is not what the manager serves; a dropped KV ancestor: match again
  *   -EPROTO        another layout version: upgrade one side
  *   -ENODATA       a KV block with media that have no digest: it cannot be named
@@ -94,7 +96,8 @@ struct cnre_kv;         /* one namespace + identity */
 struct cnre_kv_chain;   /* a run of blocks from token 0 */
 
 /* ---- attach ---- */
-enum { CNRE_NO_AUTOSTART = 1u << 0, CNRE_WANT_VRAM = 1u << 1, CNRE_NO_EXPERTS = 1u << 2 };
+enum { CNRE_NO_AUTOSTART = 1u << 0, CNRE_WANT_VRAM = 1u << 1, CNRE_NO_EXPERTS = 1u << 2,
+       CNRE_VRAM_OR_RAM = 1u << 3 };    /* cnre_acquire_vram: the copy in memory will do */
 
 struct cnre_options {
 	size_t      size;            /* sizeof(struct cnre_options) */
@@ -154,7 +157,8 @@ int  cnre_attach(struct cnre **ret_client, const char *model, const struct cnre_
  * stays readable; the model may be attached again meanwhile. NULL is fine. In a forked child it frees private memory.
  *
  * Threads:  none may be in another call of this client.
- * Blocks:   one second at most for the manager's word. Where it does not come because the manager is stopped or being
+ * Blocks:   two seconds at most for streams (cnre_release_on_stream) that have not passed: leases that are then still out are
+ *           out. One second at most for the manager's word. Where it does not come because the manager is stopped or being
  *           restarted, the goodbye stays in the socket and is read by whoever serves next.
  * Since:    0.1
  * Source:   client/attach.c
@@ -182,7 +186,8 @@ enum { CNRE_CAP_EXPERT_CACHE = 1u << 0, CNRE_CAP_DIRECT_IO = 1u << 1, CNRE_CAP_M
  * @ret_info  its size member is set by the caller
  *
  * Layers are numbered as the checkpoint numbers them; dense layers have no experts; MTP rows count after the last
- * layer. A capability whose bit is not set is absent, not emulated.
+ * layer. A capability whose bit is not set is absent, not emulated. CNRE_CAP_VRAM is set while the manager serves memory of
+ * some GPU, this client was attached with CNRE_WANT_VRAM, and it was not refused so far.
  *
  * Returns:  0, or -EINVAL, -ECHILD
  * Threads:  any. Blocks: never.
@@ -195,6 +200,8 @@ struct cnre_stats {              /* of this client, since attach */
 	size_t size;
 	uint64_t requests, hits, joins, misses, prefetched, prefetch_hits, bytes_read, wait_ns, service_ns;
 	uint64_t leased_bytes, resident_bytes, capacity_bytes;
+	/* Appended. */
+	uint64_t vram_hits;          /* of requests: served from the memory of a GPU */
 };
 
 /*
@@ -206,6 +213,7 @@ struct cnre_stats {              /* of this client, since attach */
  * service_ns belong to the loads that this client's misses began; wait_ns is the time its threads were blocked.
  * prefetched counts accepted experts, prefetch_hits those of them that were asked for afterwards. leased_bytes is what
  * the client holds or waits for; resident_bytes and capacity_bytes are the manager's, of all models and clients.
+ * vram_hits are those hits that cnre_acquire_vram had from a GPU, also after a wait, whose time is in wait_ns.
  *
  * Returns:  0, or -EINVAL, -ECHILD
  * Threads:  any. Blocks: never, but it looks at every object of the model.
@@ -284,13 +292,15 @@ int  cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t 
 /*
  * cnre_release - give a lease back
  *
- * Reads only expert->lease and clears it. A cleared struct is nothing to release and returns 0.
+ * Reads only expert->lease and clears it. A cleared struct is nothing to release and returns 0. It takes leases of memory and
+ * of VRAM; of the latter, kernels that read it must have completed, or cnre_release_on_stream is the call.
  *
- * Returns:  0, or -EINVAL (not a lease of this client, or a copy of one that was released), -ECHILD
- * Threads:  any, also another than the one that acquired. Blocks: never.
+ * Returns:  0, or -EINVAL (not a lease of this client, or a copy of one that was released), -ECHILD; of VRAM also
+ *           -EPIPE  it is given back, but the manager that had the memory is dead: what was computed from it may be wrong
+ * Threads:  any, also another than the one that acquired. Blocks: never; of VRAM one system call.
  * Order:    reads of the data before the call happen before its memory is used again.
  * Since:    0.1
- * Source:   client/acquire.c, client/lease.c
+ * Source:   client/acquire.c, client/lease.c, client/vram_lease.c
  */
 int  cnre_release(struct cnre *client, struct cnre_expert *expert);
 
@@ -381,8 +391,8 @@ int  cnre_prefetch(struct cnre *client, uint32_t layer, const uint32_t *experts,
  *
  * @ret_tiers  [count] enum cnre_tier; may be otherwise by the time the caller looks
  *
- * Takes no lease and counts as no access. An engine that chooses experts by residency lets other processes change its
- * output.
+ * Takes no lease and counts as no access. CNRE_VRAM is said of devices that this client has named in cnre_acquire_vram. An
+ * engine that chooses experts by residency lets other processes change its output.
  *
  * Returns:  0, or -ENOENT, -EINVAL, -ECHILD
  * Threads:  any. Blocks: never.
@@ -405,20 +415,62 @@ void cnre_token_end(struct cnre *client, uint32_t token_count);      /* statisti
 /*
  * cnre_acquire_vram - lease one expert in the memory of a GPU
  *
- * As cnre_acquire; part[].data is a device pointer of @device, and CNRE_IN_VRAM is set in flags. Needs CNRE_CAP_VRAM.
+ * A hit is a few atomic instructions, as cnre_acquire's; the first one on a device loads the CUDA driver into this process and
+ * makes the device's primary context, the first one in an arena maps it. What lies in VRAM is the manager's choice, made for all
+ * clients from what they ask for: asking for an expert here is what brings it there.
  *
- * Returns:  -ENODEV without the capability; otherwise as cnre_acquire
+ * @device      as this process numbers them for CUDA (after CUDA_VISIBLE_DEVICES); the manager is asked for the same GPU or MIG
+ *              instance by its UUID
+ * @timeout_ns  0 polls
+ *
+ * Where the expert is not in VRAM, the flags of cnre_attach decide. With CNRE_VRAM_OR_RAM the call does what cnre_acquire does,
+ * and gives its copy in memory: flags without CNRE_IN_VRAM, part[].data pointers of the host. Without it the call waits until
+ * the expert is in VRAM, which may be never; it is read into memory meanwhile.
+ *
+ * Shape:    as cnre_acquire, and CNRE_IN_VRAM in flags: part[].data are device pointers then, which the caller only reads
+ *           although the driver would let it write. CNRE_WAS_RESIDENT for what waited for nothing.
+ * Returns:  0, or
+ *           -ENODEV     attached without CNRE_WANT_VRAM, no driver, no memory of that device is served, or it is lost. With
+ *                       CNRE_VRAM_OR_RAM only for a device that this process does not have
+ *           -EACCES     the manager does not trust this user with it (--vram-trust)
+ *           -ETIMEDOUT  not in VRAM in time
+ *           -ENOSPC     more different experts leased in VRAM than the reservation: they count apart from those in memory
+ *           -ENOENT     no such expert
+ *           -EIO        the driver does not open the manager's memory here
+ *           -EPIPE      the manager is gone for good (a restart is only a pause, after which VRAM is empty)
+ *           -ENOMEM, -EBADMSG, -EINVAL, -ECHILD
+ *           With CNRE_VRAM_OR_RAM what keeps VRAM from serving is no error: the call ends as cnre_acquire's.
+ * Owns:     one lease, given back by cnre_release or cnre_release_on_stream from any thread of this process.
+ * Threads:  any. The CUDA context that is current in the calling thread stays so.
+ * Blocks:   as said, at most timeout_ns; on the first use of a device for the driver and for an answer of the manager: within
+ *           timeout_ns, or 50 ms where that is less or CNRE_VRAM_OR_RAM is set. A refusal is remembered for a second.
+ * Order:    the upload is complete, for every stream of this process, before the return.
  * Since:    0.1
- * Source:   client/unsupported.c
+ * Source:   client/vram_acquire.c, client/vram_table.c, client/vram_arena.c; shared words in shm/vram.h
  */
 int  cnre_acquire_vram(struct cnre *client, uint32_t layer, uint32_t expert, int device, int64_t timeout_ns, struct cnre_expert *ret_expert);
 
 /*
- * cnre_release_on_stream - give a VRAM lease back when a CUDA stream has passed this point
+ * cnre_release_on_stream - give a lease back when a CUDA stream has passed this point
  *
- * Returns:  0 for a cleared struct, -ENODEV without CNRE_CAP_VRAM, otherwise as cnre_release
+ * For kernels and copies that are queued and not yet done. An event is recorded in the stream; a thread of the library, which
+ * begins with the first such call, gives the lease back when the stream has passed it, or has failed. A stream that hangs keeps
+ * its own leases and no others. Leases of memory are taken, too: of experts that a copy to the device still reads.
+ *
+ * @cu_stream  a CUstream or cudaStream_t of the lease's device; of a lease of memory: of a device that cnre_acquire_vram was
+ *             called for. NULL is the default stream
+ *
+ * Returns:  0 the lease is the library's, and cleared here; or
+ *           -EPIPE   likewise, and the manager that had the memory is dead: what is computed from it may be wrong
+ *           -EAGAIN  1024 points are pending: the lease is still the caller's, who may wait for the stream and cnre_release
+ *           -ENODEV  attached for no VRAM, or no device of this process works; still the caller's
+ *           -EINVAL  no stream of that device, a default stream of a lease of memory where several devices are in use, or no
+ *                    lease of this client
+ *           -ENOMEM, -ECHILD
+ * Threads:  any. Blocks: never, beyond what the driver takes to record an event.
+ * Order:    what the stream reads before this point happens before the memory is used again.
  * Since:    0.1
- * Source:   client/unsupported.c
+ * Source:   client/vram_point.c
  */
 int  cnre_release_on_stream(struct cnre *client, struct cnre_expert *expert, void *cu_stream);
 

@@ -11,7 +11,7 @@ allowed_for() # folder
 	case $1 in
 	base) ;;
 	shm | policy | model | gpu | kvstore) echo base ;;
-	client) echo base shm kvstore cnre ;; # of kvstore the names of blocks, which client and manager compute alike
+	client) echo base shm kvstore gpu cnre ;; # of kvstore the names of blocks, which client and manager compute alike
 	manager) echo base shm policy model gpu kvstore ;;
 	client/colibri) echo cnre ;; # and the headers of the user's tree, in angle brackets
 	engine) echo cnre ;;

@@ -153,6 +153,7 @@ static void make_segments(struct fake_host *host)
 	make_catalog(host);
 	directory = host->directory_segment.base;
 	directory->object_count = host->object_count;
+	page_of(host)->vram_devices = host->setup.vram != NULL;
 	page_of(host)->budget_bytes = page_of(host)->pool_bytes = (uint64_t)host->object_count * SLAB_BYTES;
 	host->pool = calloc(host->setup.segment_count, sizeof *host->pool);
 	MUST(host->pool != NULL);
@@ -419,6 +420,8 @@ static void answer(struct fake_host *host, struct fake_session *session)
 		}
 	}
 	answer_kv(host, session);
+	if (host->setup.vram != NULL)
+		(void)host->setup.vram_answer(host->setup.vram, session->socket, session->number, host->buffer);
 	if (header.type == CNRE_WIRE_DETACH) {
 		host->detaches++;
 		cnre_wire_fill(&detach.header, CNRE_WIRE_DETACH, header.id, sizeof detach);
@@ -571,6 +574,11 @@ const char *fake_host_socket(const struct fake_host *host)
 }
 
 /* ---- what it saw ---- */
+
+struct cnre_page *fake_host_page(struct fake_host *host)
+{
+	return page_of(host);
+}
 
 uint32_t fake_host_loads(struct fake_host *host, uint32_t object)
 {

@@ -14,6 +14,7 @@
 #include "shm/layout.h"
 
 struct fake_kv;
+struct fake_vram;
 
 #define FAKE_HOST_MODEL "fake"
 #define FAKE_HOST_PART_BYTES 512u
@@ -37,6 +38,9 @@ struct fake_host_setup {                  /* zero: the default in brackets */
 	int (*load)(void *context, uint32_t object);
 	void *context;
 	struct fake_kv *kv;               /* prefixes (fake_kv.h) [KV_OPEN is -ENOTSUP] */
+	struct fake_vram *vram;           /* a GPU (fake_vram.h) [none is served] */
+	/* Answers its messages: fake_vram_answer; so that who has no GPU need not link one. */
+	int (*vram_answer)(struct fake_vram *vram, int socket, uint32_t session, const void *message);
 	const char *socket;               /* [a new one in a directory of its own] */
 };
 
@@ -60,6 +64,8 @@ uint32_t fake_host_accesses(struct fake_host *host, uint32_t object);
 void fake_host_await_leases(struct fake_host *host, uint32_t object, uint32_t count);
 /* Waits until so many accesses in a layer have looked and found nothing: each then remembers the generation it saw. */
 void fake_host_await_misses(struct fake_host *host, uint32_t layer, uint32_t count);
+/* What every client maps read-only. */
+struct cnre_page *fake_host_page(struct fake_host *host);
 /* The channel of the first session. */
 struct cnre_channel *fake_host_channel(struct fake_host *host);
 
