@@ -180,10 +180,4 @@ static inline uint32_t cnre_vram_lease_table(uint64_t lease)
 /* cnre_release of a lease of this tier. 0, -EINVAL, or -EPIPE: down, and the exporter is gone. */
 int cnre_vram_release(struct cnre *client, struct cnre_expert *expert);
 
-/* ---- client/acquire.c ---- */
-
-/* As cnre_acquire; the log says what was wanted: CNRE_LOG_VRAM_WANTED and the device. */
-int cnre_acquire_logged(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns, uint32_t argument,
-			struct cnre_expert *ret_expert);
-
 #endif

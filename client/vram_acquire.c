@@ -4,13 +4,9 @@
  * waits here holds no lease, since nobody need know: what goes to a device is the manager's choice, which it makes from the
  * log, and from what is in memory.
  */
-#include "base/clock.h"
-#include "client/connection.h"
-#include "client/hot.h"
+#include "client/acquire.h"
 #include "client/vram.h"
 #include "client/wait.h"
-#include "shm/ledger.h"
-#include "shm/word.h"
 
 struct call {
 	struct cnre *client;
@@ -177,7 +173,7 @@ static int acquire_or_memory(struct call *call, int64_t timeout_ns)
 		return 0;
 	if (r == -ENXIO || r == -ENOSPC)
 		return r == -ENXIO ? -ENODEV : r;
-	return cnre_acquire_logged(call->client, call->layer, call->expert, timeout_ns, log_argument(call, 0), call->ret_expert);
+	return cnre_acquire_in_memory(call->client, call->layer, call->expert, timeout_ns, log_argument(call, 0), call->ret_expert);
 }
 
 int cnre_acquire_vram(struct cnre *client, uint32_t layer, uint32_t expert, int device, int64_t timeout_ns,
