@@ -255,7 +255,8 @@ void cnre_detach(struct cnre *client)
 		free_private(client); /* the mappings did not come along, the socket is closed */
 		return;
 	}
-	if (cnre_gauge_held(client) > 0 || cnre_kv_space_pins(client) > 0 || cnre_vram_is_busy(client)) {
+	/* It waits for streams first, whose leases are of either kind. */
+	if (cnre_vram_is_busy(client) || cnre_gauge_held(client) > 0 || cnre_kv_space_pins(client) > 0) {
 		/* Someone still reads: mappings, session and socket stay until this process ends. */
 		cnre_registry_linger(client);
 		return;

@@ -144,11 +144,13 @@ Test(client_vram_point, stream_that_cannot_be_recorded_leaves_the_lease_with_the
 	cr_expect_neq(view.lease, 0);
 	cr_expect_eq(fake_vram_leases(a.fake, 3), 1);
 	fake_import_fail_record(0);
+	fake_import_set_stream(A_STREAM, FAKE_STREAM_HANGS);
 	for (uint32_t i = 0; i < CNRE_POINTS_MAX; i++) { /* no place was lost */
 		struct cnre_expert more = leased(&a, 3);
 
 		cr_assert_eq(cnre_release_on_stream(a.client, &more, fake_import_stream(A_STREAM)), 0);
 	}
+	fake_import_set_stream(A_STREAM, FAKE_STREAM_PASSES);
 	cr_expect_eq(cnre_release(a.client, &view), 0);
 	vram_attached_stop(&a);
 }
@@ -222,6 +224,30 @@ Test(client_vram_point, detach_waits_for_streams_that_pass)
 	cr_expect_eq(fake_import_open_arenas(), 0);
 	cr_expect_eq(fake_import_open_devices(), 0);
 	cr_expect_not(fake_vram_is_open(a.fake, 0));
+	vram_attached_stop_host(&a);
+}
+
+static void *pass_later(void *context)
+{
+	(void)nanosleep(context, NULL);
+	fake_import_set_stream(A_STREAM, FAKE_STREAM_PASSES);
+	return NULL;
+}
+
+Test(client_vram_point, detach_waits_for_leases_of_memory_too)
+{
+	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM | CNRE_VRAM_OR_RAM);
+	struct cnre_expert view;
+	pthread_t thread;
+
+	cr_assert_eq(cnre_acquire_vram(a.client, 0, 3, 0, -1, &view), 0);
+	fake_import_set_stream(A_STREAM, FAKE_STREAM_HANGS);
+	cr_assert_eq(cnre_release_on_stream(a.client, &view, fake_import_stream(A_STREAM)), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, pass_later, (void *)&a_while), 0);
+	cnre_detach(a.client);
+	(void)pthread_join(thread, NULL);
+	cr_expect_eq(fake_host_detaches(a.host), 1);
+	cr_expect_eq(fake_import_open_devices(), 0);
 	vram_attached_stop_host(&a);
 }
 

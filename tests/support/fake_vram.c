@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,12 +38,21 @@ struct incarnation {
 	int pidfd;
 };
 
+/*
+ * Mapped twice, as everything that two processes share: the client reads at one address, the device's side writes at the other.
+ * The thread sanitizer knows words by their address, and would not see that the two sides agree by words of other mappings.
+ */
+struct memory {
+	uint32_t *device;
+	const char *client;
+};
+
 struct fake_vram {
 	struct fake_vram_setup setup;
 	pthread_mutex_t lock;
 	struct incarnation incarnation[INCARNATIONS_MAX];
 	uint32_t incarnations, opens, next_id, memories;
-	uint32_t *memory[FAKE_VRAM_ARENAS], *every[MEMORIES_MAX];
+	struct memory memory[FAKE_VRAM_ARENAS], every[MEMORIES_MAX];
 };
 
 #define MUST(e) ((e) ? (void)0 : fail(#e, __LINE__))
@@ -71,21 +81,39 @@ static int only_wait(void *context)
 	return 0;
 }
 
+static struct memory make_memory(uint64_t bytes)
+{
+	int fd = memfd_create("fake-vram", MFD_CLOEXEC);
+	struct memory memory;
+
+	MUST(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+	memory.device = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	memory.client = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	MUST(memory.device != MAP_FAILED && memory.client != MAP_FAILED);
+	(void)close(fd);
+	return memory;
+}
+
+static void free_memory(struct fake_vram *vram, struct memory memory)
+{
+	(void)munmap(memory.device, fake_vram_bytes(vram) + 4096);
+	(void)munmap((void *)memory.client, fake_vram_bytes(vram) + 4096);
+}
+
 static void make_arena(struct fake_vram *vram, uint32_t index)
 {
 	struct cnre_vram_arena *arena = &directory_of(vram)->arena[index];
 	uint64_t bytes = fake_vram_bytes(vram);
 
 	MUST(vram->memories < MEMORIES_MAX);
-	vram->memory[index] = aligned_alloc(4096, bytes + 4096);
-	MUST(vram->memory[index] != NULL);
+	vram->memory[index] = make_memory(bytes + 4096);
 	vram->every[vram->memories++] = vram->memory[index];
 	for (uint64_t i = 0; i < bytes / sizeof(uint32_t); i++)
-		vram->memory[index][i] = (uint32_t)(i * sizeof(uint32_t) / SLAB_BYTES);
+		vram->memory[index].device[i] = (uint32_t)(i * sizeof(uint32_t) / SLAB_BYTES);
 	arena->id = ++vram->next_id;
 	arena->bytes = vram->setup.said_arena_bytes != 0 ? vram->setup.said_arena_bytes : bytes;
-	arena->local = (uint64_t)(uintptr_t)vram->memory[index];
-	fake_import_fill_handle(arena->handle, vram->memory[index]);
+	arena->local = (uint64_t)(uintptr_t)vram->memory[index].client;
+	fake_import_fill_handle(arena->handle, vram->memory[index].client);
 	atomic_store_explicit(&arena->state, CNRE_ARENA_LIVE, memory_order_release);
 }
 
@@ -150,7 +178,7 @@ void fake_vram_stop(struct fake_vram *vram)
 	for (uint32_t i = 0; i < vram->incarnations; i++)
 		end_incarnation(&vram->incarnation[i]);
 	for (uint32_t i = 0; i < vram->memories; i++)
-		free(vram->every[i]);
+		free_memory(vram, vram->every[i]);
 	(void)pthread_mutex_destroy(&vram->lock);
 	free(vram);
 }
@@ -281,7 +309,7 @@ int fake_vram_is_open(struct fake_vram *vram, uint32_t arena)
 
 const char *fake_vram_memory(struct fake_vram *vram, uint32_t arena)
 {
-	return (const char *)vram->memory[arena];
+	return vram->memory[arena].client;
 }
 
 uint64_t fake_vram_bytes(const struct fake_vram *vram)
@@ -339,6 +367,26 @@ void fake_vram_close_arena(struct fake_vram *vram, uint32_t arena)
 void fake_vram_renew_arena(struct fake_vram *vram, uint32_t arena)
 {
 	make_arena(vram, arena);
+}
+
+int fake_vram_free_arena(struct fake_vram *vram, uint32_t arena)
+{
+	if (fake_vram_is_open(vram, arena))
+		return 0;
+	for (uint32_t i = 0; i < vram->memories; i++)
+		if (vram->every[i].client == vram->memory[arena].client)
+			vram->every[i] = vram->every[--vram->memories];
+	free_memory(vram, vram->memory[arena]);
+	atomic_store_explicit(&directory_of(vram)->arena[arena].state, CNRE_ARENA_NONE, memory_order_seq_cst);
+	return 1;
+}
+
+void fake_vram_write(struct fake_vram *vram, uint32_t object, uint32_t arena, uint32_t value)
+{
+	uint32_t *slab = vram->memory[arena].device + (uint64_t)object * SLAB_BYTES / sizeof(uint32_t);
+
+	for (uint32_t i = 0; i < SLAB_BYTES / sizeof *slab; i++)
+		slab[i] = value;
 }
 
 void fake_vram_lose(struct fake_vram *vram)

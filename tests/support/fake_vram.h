@@ -47,6 +47,10 @@ void fake_vram_store_state(struct fake_vram *vram, uint32_t object, enum cnre_st
 int fake_vram_evict(struct fake_vram *vram, uint32_t object);                 /* 1 gone, 0 leased */
 void fake_vram_close_arena(struct fake_vram *vram, uint32_t arena);           /* CLOSING */
 void fake_vram_renew_arena(struct fake_vram *vram, uint32_t arena);           /* another one in its place, of other memory */
+/* What a manager does when it frees one that nobody has open: 1 done, and its memory is gone; 0 somebody has. */
+int fake_vram_free_arena(struct fake_vram *vram, uint32_t arena);
+/* Of an object's place in an arena, which nobody may read now: what an upload writes, or leaves half done. */
+void fake_vram_write(struct fake_vram *vram, uint32_t object, uint32_t arena, uint32_t value);
 void fake_vram_lose(struct fake_vram *vram);                                  /* the device */
 void fake_vram_kill_exporter(struct fake_vram *vram);                         /* and leaves a zombie */
 /* Another incarnation: table, ledgers and exporter are new, nothing is READY. The one before stays mapped where it is. */
