@@ -296,6 +296,14 @@ Test(client_vram, capability_is_the_managers_now_and_asked_for)
 	vram_attached_stop(&a);
 }
 
+Test(client_vram, manager_is_told_what_it_serves_and_not_what_the_library_does_itself)
+{
+	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM | CNRE_VRAM_OR_RAM);
+
+	cr_expect_eq(fake_host_hello_flags(a.host), CNRE_WANT_VRAM);
+	vram_attached_stop(&a);
+}
+
 Test(client_vram, residency_says_vram_where_it_is)
 {
 	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM);

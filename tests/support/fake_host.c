@@ -49,6 +49,7 @@ struct fake_host {
 	pthread_cond_t changed;
 	struct cnre_segment page, counters, catalog, directory_segment, *pool;
 	struct fake_session session[SESSIONS_MAX];
+	uint32_t hello_flags;
 	uint32_t next_session, detaches, eofs, hellos, segments_eofs;
 	uint32_t *loads;
 	uint32_t requests[3];
@@ -402,12 +403,17 @@ static void answer(struct fake_host *host, struct fake_session *session)
 	struct cnre_wire_header header;
 	struct cnre_wire_segments segments;
 	struct cnre_wire_detach detach;
+	struct cnre_wire_hello hello;
 
 	if (cnre_wire_receive(session->socket, host->buffer, fds, &fd_count) <= 0) {
 		hear_hang_up(host, session);
 		return;
 	}
 	memcpy(&header, host->buffer, sizeof header);
+	if (header.type == CNRE_WIRE_HELLO) {
+		memcpy(&hello, host->buffer, sizeof hello);
+		host->hello_flags = hello.flags;
+	}
 	if (header.type == CNRE_WIRE_HELLO && ++host->hellos > host->setup.ignored_hellos)
 		answer_hello(host, session, header.id);
 	if (header.type == CNRE_WIRE_SEGMENTS) {
@@ -617,6 +623,16 @@ uint32_t fake_host_sessions(struct fake_host *host)
 		count += host->session[i].number != 0;
 	(void)pthread_mutex_unlock(&host->lock);
 	return count;
+}
+
+uint32_t fake_host_hello_flags(struct fake_host *host)
+{
+	uint32_t flags;
+
+	(void)pthread_mutex_lock(&host->lock);
+	flags = host->hello_flags;
+	(void)pthread_mutex_unlock(&host->lock);
+	return flags;
 }
 
 uint32_t fake_host_detaches(struct fake_host *host)

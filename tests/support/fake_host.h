@@ -56,6 +56,7 @@ uint32_t fake_host_requests(struct fake_host *host, uint32_t kind);
 /* Waits until so many requests of a kind have come. */
 void fake_host_await_requests(struct fake_host *host, uint32_t kind, uint32_t count);
 uint32_t fake_host_sessions(struct fake_host *host);      /* attached now */
+uint32_t fake_host_hello_flags(struct fake_host *host);   /* of the last one */
 uint32_t fake_host_detaches(struct fake_host *host);
 /* Leases and accesses of an object, summed over all sessions. */
 uint32_t fake_host_leases(struct fake_host *host, uint32_t object);

@@ -26,14 +26,15 @@ struct gpu_point {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned char token[GPU_TOKEN_BYTES] = "this process";
+static unsigned char token[GPU_TOKEN_BYTES];
 static struct {
 	int device_count, load_error, arena_error, record_error;
 	int64_t arena_ns;
 	enum fake_stream stream[FAKE_IMPORT_STREAMS];
 	uint32_t calls, opens, open_arenas, open_devices, points, queries;
-	pid_t owner;
 } fake = {.device_count = 1};
+
+static _Atomic pid_t owner; /* the process whose calls these are; 0: nobody called yet */
 
 #define MUST(e) ((e) ? (void)0 : fail(#e, __LINE__))
 
@@ -45,9 +46,11 @@ static void fail(const char *what, int line)
 
 static void begin(void)
 {
-	MUST(fake.owner == 0 || fake.owner == getpid()); /* before the lock, which a child may have got locked */
+	pid_t nobody = 0;
+
+	/* Before the lock, which a child may have got locked. */
+	MUST(atomic_compare_exchange_strong(&owner, &nobody, getpid()) || nobody == getpid());
 	(void)pthread_mutex_lock(&lock);
-	fake.owner = getpid();
 	fake.calls++;
 }
 
@@ -62,6 +65,7 @@ void fake_import_reset(void)
 {
 	(void)pthread_mutex_lock(&lock);
 	memset(&fake, 0, sizeof fake);
+	atomic_store(&owner, 0);
 	fake.device_count = 1;
 	(void)pthread_mutex_unlock(&lock);
 }
@@ -107,21 +111,11 @@ void fake_import_set_stream(unsigned number, enum fake_stream state)
 	(void)pthread_mutex_unlock(&lock);
 }
 
-void fake_import_fill_uuid(unsigned char uuid[GPU_UUID_BYTES], int ordinal)
-{
-	memset(uuid, 0x30 + ordinal, GPU_UUID_BYTES);
-}
-
-void fake_import_fill_handle(unsigned char handle[GPU_HANDLE_BYTES], const void *memory)
-{
-	memset(handle, 0, GPU_HANDLE_BYTES);
-	memcpy(handle, &memory, sizeof memory);
-}
-
 /* ---- gpu/import.h ---- */
 
 const unsigned char *gpu_token(void)
 {
+	fake_import_fill_token(token);
 	return token;
 }
 
@@ -196,7 +190,7 @@ int gpu_import_arena(struct gpu_import *import, const unsigned char handle[GPU_H
 		(void)nanosleep(&pause, NULL);
 	if (r < 0)
 		return r;
-	if (memcmp(exporter, token, sizeof token) == 0) {
+	if (memcmp(exporter, gpu_token(), sizeof token) == 0) {
 		*ret_address = local;
 		return 0;
 	}
@@ -216,7 +210,7 @@ int gpu_import_close_arena(struct gpu_import *import, const unsigned char export
 	uint32_t i;
 
 	begin();
-	if (memcmp(exporter, token, sizeof token) != 0) {
+	if (memcmp(exporter, gpu_token(), sizeof token) != 0) {
 		i = find(import, address);
 		MUST(i < import->arena_count);
 		import->arena[i] = import->arena[--import->arena_count];

@@ -12,6 +12,8 @@
 
 #include "gpu/import.h"
 
+#include <string.h>
+
 #define FAKE_IMPORT_STREAMS 32u
 
 enum fake_stream { FAKE_STREAM_PASSES, FAKE_STREAM_HANGS, FAKE_STREAM_FAILS };
@@ -27,8 +29,22 @@ void fake_import_slow_arena(int64_t ns);               /* each opening takes so 
 void *fake_import_stream(unsigned number);             /* 3 and more; of the device number % 2 */
 void fake_import_set_stream(unsigned number, enum fake_stream state);
 
-void fake_import_fill_uuid(unsigned char uuid[GPU_UUID_BYTES], int ordinal);
-void fake_import_fill_handle(unsigned char handle[GPU_HANDLE_BYTES], const void *memory);
+/* What names a device, an arena and this process here; inline, so that who only needs a name gets none of these functions. */
+static inline void fake_import_fill_uuid(unsigned char uuid[GPU_UUID_BYTES], int ordinal)
+{
+	memset(uuid, 0x30 + ordinal, GPU_UUID_BYTES);
+}
+
+static inline void fake_import_fill_handle(unsigned char handle[GPU_HANDLE_BYTES], const void *memory)
+{
+	memset(handle, 0, GPU_HANDLE_BYTES);
+	memcpy(handle, &memory, sizeof memory);
+}
+
+static inline void fake_import_fill_token(unsigned char token[GPU_TOKEN_BYTES])
+{
+	memset(token, 0x77, GPU_TOKEN_BYTES);
+}
 
 uint32_t fake_import_calls(void);                      /* of any function but gpu_token */
 uint32_t fake_import_opens(void);                      /* of arenas, so far */

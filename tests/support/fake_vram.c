@@ -114,6 +114,10 @@ static void make_arena(struct fake_vram *vram, uint32_t index)
 	arena->bytes = vram->setup.said_arena_bytes != 0 ? vram->setup.said_arena_bytes : bytes;
 	arena->local = (uint64_t)(uintptr_t)vram->memory[index].client;
 	fake_import_fill_handle(arena->handle, vram->memory[index].client);
+	if (vram->setup.exported != NULL) {
+		memcpy(arena->handle, vram->setup.exported->handle[index], sizeof arena->handle);
+		arena->local = vram->setup.exported->local[index];
+	}
 	atomic_store_explicit(&arena->state, CNRE_ARENA_LIVE, memory_order_release);
 }
 
@@ -130,7 +134,7 @@ static void begin_incarnation(struct fake_vram *vram)
 
 	MUST(vram->incarnations < INCARNATIONS_MAX);
 	incarnation = &vram->incarnation[vram->incarnations++];
-	incarnation->exporter = child_start(only_wait, NULL);
+	incarnation->exporter = vram->setup.exported != NULL ? vram->setup.exported->exporter : child_start(only_wait, NULL);
 	MUST(incarnation->exporter > 0);
 	incarnation->pidfd = (int)syscall(SYS_pidfd_open, incarnation->exporter, 0);
 	MUST(incarnation->pidfd >= 0);
@@ -141,7 +145,11 @@ static void begin_incarnation(struct fake_vram *vram)
 	directory->device = FAKE_VRAM_DEVICE;
 	fake_import_fill_uuid(directory->uuid, vram->setup.ordinal + (vram->setup.lies_about_uuid ? 7 : 0));
 	if (vram->setup.is_local)
-		memcpy(directory->token, gpu_token(), sizeof directory->token);
+		fake_import_fill_token(directory->token);
+	if (vram->setup.exported != NULL) {
+		memcpy(directory->uuid, vram->setup.exported->uuid, sizeof directory->uuid);
+		memcpy(directory->token, vram->setup.exported->token, sizeof directory->token);
+	}
 	atomic_store_explicit(&directory->state, CNRE_VRAM_SERVING, memory_order_release);
 	for (uint32_t i = 0; i < FAKE_VRAM_ARENAS; i++)
 		make_arena(vram, i);
@@ -209,7 +217,10 @@ static void answer_open(struct fake_vram *vram, int socket, uint32_t session_num
 	int fds[CNRE_VRAM_FD_COUNT];
 	size_t fd_count = 0;
 
-	fake_import_fill_uuid(uuid, vram->setup.ordinal);
+	if (vram->setup.exported != NULL)
+		memcpy(uuid, vram->setup.exported->uuid, sizeof uuid);
+	else
+		fake_import_fill_uuid(uuid, vram->setup.ordinal);
 	if (vram->opens++ < vram->setup.ignored_opens)
 		return;
 	if (opened.status == 0 && memcmp(uuid, open->uuid, sizeof uuid) != 0)

@@ -14,11 +14,20 @@
 #define FAKE_VRAM_ARENAS 4u
 #define FAKE_VRAM_DEVICE 5u       /* the manager's number of the first device */
 
+/* Memory of a driver, in place of the test's own. */
+struct fake_vram_exported {
+	unsigned char uuid[CNRE_VRAM_UUID_BYTES], token[CNRE_VRAM_TOKEN_BYTES];
+	unsigned char handle[FAKE_VRAM_ARENAS][CNRE_VRAM_HANDLE_BYTES];
+	uint64_t local[FAKE_VRAM_ARENAS];
+	pid_t exporter;           /* a child of the test */
+};
+
 struct fake_vram_setup {          /* zero: the default in brackets */
 	uint32_t object_count;    /* [64] */
 	int ordinal;              /* whose UUID it serves [0] */
 	int32_t open_status;      /* answer of every VRAM_OPEN [0] */
 	uint32_t ignored_opens;   /* the first so many are not answered [0] */
+	const struct fake_vram_exported *exported; /* [memory of the test, of a process that only waits] */
 	int is_local;             /* it says that it is this process */
 	/* Lies about itself, for what a client checks when it maps. */
 	uint32_t said_objects, said_device;
