@@ -90,7 +90,7 @@ all_of() # model
 	done < <(sed -n '1,/\*\//s/^ \* \(\(good\|mutant\) .*\)/\1/p' "$here/$model.pml")
 }
 
-[ $# -gt 0 ] || set -- lease wait ring bell double admit reserve dma start
+[ $# -gt 0 ] || set -- lease wait ring bell double admit reserve dma start arena
 for model in "$@"; do
 	all_of "$model"
 done
