@@ -44,7 +44,7 @@ static void make_world(void)
 	(void)setenv("FAKECUDA_WORLD", path, 1);
 }
 
-void fake_gpu_start(void)
+void fake_gpu_load(void)
 {
 	const char *build = getenv("CNRE_BUILD");
 	char folder[2048], *real = realpath(build && *build ? build : "build", NULL);
@@ -65,6 +65,11 @@ void fake_gpu_start(void)
 	FAKE_GPU_CALLS(FIND)
 #undef FIND
 	lead_library_path(folder);
+}
+
+void fake_gpu_start(void)
+{
+	fake_gpu_load();
 	if (!getenv("FAKECUDA_WORLD"))
 		make_world();
 	int rc = fake_gpu.fakecuda_world(NULL);

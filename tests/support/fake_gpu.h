@@ -42,5 +42,6 @@ extern struct fake_gpu fake_gpu;
 /* Loads the driver and makes a world that lives as long as this process; exits(99) if that cannot be. Of a world that
  * FAKECUDA_WORLD names already, it becomes a part. */
 void fake_gpu_start(void);
+void fake_gpu_load(void); /* the driver alone */
 
 #endif
