@@ -6,6 +6,8 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -130,4 +132,30 @@ Test(fakecuda_world, in_a_file)
 	gpu_self_expect_none();
 	(void)gpu_peer_do(&peer, GPU_PEER_QUIT);
 	(void)unlink(path);
+}
+
+/* Its pid there is that of somebody else here: liveness is not looked up by it. */
+Test(fakecuda_world, in_another_namespace_of_pids)
+{
+	CUdeviceptr opened;
+	struct fakecuda_usage usage;
+	(void)setenv("FAKECUDA_REPORT", "/dev/null", 1);
+	fake_gpu_start();
+	int own = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+	cr_assert_geq(own, 0);
+	if (unshare(CLONE_NEWPID))
+		cr_skip_test("no right to make a namespace of pids");
+	gpu_peer_start(&peer, 0, NULL);
+	cr_assert_eq(setns(own, CLONE_NEWPID), 0);
+	gpu_self_start(0);
+	cr_assert_eq(gpu.cuIpcOpenMemHandle_v2(&opened, peer.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+	cr_expect_eq(gpu_self_checksum(opened, GPU_PEER_BYTES, self.stream), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuStreamSynchronize(self.stream), CUDA_SUCCESS);
+	cr_expect_eq(gpu.cuIpcCloseMemHandle(opened), CUDA_SUCCESS);
+	cr_assert_eq(kill(peer.pid, SIGKILL), 0);
+	cr_expect_eq(child_wait(peer.pid), -SIGKILL);
+	gpu.fakecuda_usage(0, &usage);
+	cr_expect_eq(usage.allocations, 2, "those of this process");
+	gpu_self_expect_none();
+	(void)close(own);
 }
