@@ -555,25 +555,40 @@ static void end_layer(const struct session *session, struct session_count *count
 	count->layer++;
 }
 
-/* Of one layer, up to before object `end`. */
-static void count_words(const struct session *session, struct session_count *count, uint32_t end)
+static uint64_t ledger_word(const struct session *session, uint32_t object)
+{
+	/* [E3] relaxed: a statistic; only evictions need the seq_cst scan. */
+	return atomic_load_explicit(&session->ledger->word[object], memory_order_relaxed);
+}
+
+/* Where the experts of a layer differ in size. */
+static uint64_t count_bytes(const struct session *session, uint32_t first, uint32_t end)
 {
 	const struct model_catalog *catalog = session->model->catalog;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = first; i < end; i++)
+		bytes += CNRE_LEDGER_ACCESSES(ledger_word(session, i)) * catalog->shape[catalog->object[i].shape].payload_bytes;
+	return bytes;
+}
+
+/* Of one layer, up to before object `end`: millions of words, so sums are in registers until the end. */
+static void count_words(const struct session *session, struct session_count *count, uint32_t end)
+{
 	const struct layer_counts *counts = session->manager == NULL ? NULL : session->manager->layer_counts;
 	uint64_t payload_bytes = counts == NULL ? 0 : counts->layer[session->model->first_layer + count->layer].payload_bytes;
 	uint64_t accesses = 0;
+	uint32_t leased = 0;
 
 	for (uint32_t i = count->objects; i < end; i++) {
-		/* [E3] relaxed: a statistic; only evictions need the seq_cst scan. */
-		uint64_t word = atomic_load_explicit(&session->ledger->word[i], memory_order_relaxed);
+		uint64_t word = ledger_word(session, i);
 
 		accesses += CNRE_LEDGER_ACCESSES(word);
-		count->leased += CNRE_LEDGER_LEASES(word) > 0;
-		if (payload_bytes == 0 && CNRE_LEDGER_ACCESSES(word) > 0)
-			count->in_layer.bytes += CNRE_LEDGER_ACCESSES(word) * catalog->shape[catalog->object[i].shape].payload_bytes;
+		leased += CNRE_LEDGER_LEASES(word) > 0;
 	}
 	count->in_layer.accesses += accesses;
-	count->in_layer.bytes += accesses * payload_bytes;
+	count->in_layer.bytes += payload_bytes > 0 ? accesses * payload_bytes : count_bytes(session, count->objects, end);
+	count->leased += leased;
 	count->objects = end;
 }
 

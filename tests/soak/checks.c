@@ -148,7 +148,7 @@ static void check_quiet(struct soak *soak, const json_t *stats)
 	      number(stats, "loads_queued"));
 }
 
-/* Every load is of an object that was not resident, so loads and evictions keep step; a kill may fall between two counters. */
+/* Every load is of an object that was not resident, so loads and evictions keep step, also where a kill fell between two counters. */
 static void check_identities(struct soak *soak, const json_t *stats, long long slack)
 {
 	long long loads = number(stats, "loads"), evictions = number(stats, "evictions");
@@ -158,8 +158,15 @@ static void check_identities(struct soak *soak, const json_t *stats, long long s
 	long long off = loads - evictions - resident;
 	int exact = soak->clients_killed == 0 && soak->managers_killed == 0;
 
-	check(soak, off >= -slack && off <= slack, "loads = evictions + resident", "%lld = %lld + %lld", loads,
-	      evictions, resident);
+	check(soak, off == 0 && number(stats, "admissions") == loads, "admissions = loads = evictions + resident",
+	      "%lld, %lld = %lld + %lld", number(stats, "admissions"), loads, evictions, resident);
+	check(soak,
+	      number(stats, "prefetches_issued") ==
+		      number(stats, "prefetches_used") + number(stats, "prefetches_late") + number(stats, "prefetches_wasted") +
+			      number(stats, "prefetches_failed") + number(stats, "prefetches_unused"),
+	      "each prefetch ends in one way", "%lld: %lld used, %lld late, %lld wasted, %lld failed, %lld unused",
+	      number(stats, "prefetches_issued"), number(stats, "prefetches_used"), number(stats, "prefetches_late"),
+	      number(stats, "prefetches_wasted"), number(stats, "prefetches_failed"), number(stats, "prefetches_unused"));
 	off = (added - bytes) / (long long)soak->model.slab_bytes;
 	check(soak, off >= -slack && off <= slack, "bytes loaded - evicted = resident", "%lld, %lld", added, bytes);
 	check(soak,

@@ -109,7 +109,7 @@ shown() { jq -r --arg name "$1" --arg key "$2" '.settings[] | select(.name == $n
 expect() # name value source
 {
 	[ "$(shown "$1" value)" = "$2" ] || failed "status shows $1 = $(shown "$1" value), not $2"
-	[[ $(shown "$1" source) == $3 ]] || failed "status shows $1 from $(shown "$1" source), not $3"
+	[ "$(shown "$1" source)" = "$3" ] || failed "status shows $1 from $(shown "$1" source), not $3"
 }
 
 # ---- all in one file; what cannot stand there is refused there ----
