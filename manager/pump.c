@@ -12,7 +12,7 @@ int pump_may_load(const struct manager *manager)
 {
 	const struct residency *residency = manager->residency;
 
-	return residency->free_load != NULL && residency->loads_active + (residency->pin != NULL) < manager->loads_max;
+	return residency->free_load != NULL && residency->loads_active + residency->pin_count < manager->loads_max;
 }
 
 static int is_involved(const struct replica_split *split, uint32_t drive)
@@ -41,7 +41,7 @@ static int leaves_places(const struct manager *manager, const struct replica_spl
 		if (count > 1 && manager->loads_max > 1 && residency->loads_of_drive[i] + 1 >= manager->loads_max)
 			return 0;
 	}
-	return finds_idle || manager->loads_max - residency->loads_active - (residency->pin != NULL) > idle;
+	return finds_idle || manager->loads_max - residency->loads_active - residency->pin_count > idle;
 }
 
 /* Whether an object can be read now: DRIVE_HANGS where no drive that has it answers. After may_load. */
@@ -258,7 +258,7 @@ static int all_places_hang(const struct manager *manager)
 {
 	const struct residency *residency = manager->residency;
 
-	return !pump_may_load(manager) && residency->pin == NULL && late_loads(residency) == residency->loads_active;
+	return !pump_may_load(manager) && residency->pin_count == 0 && late_loads(residency) == residency->loads_active;
 }
 
 /* A demand that its drive did not even take in that time: it fails as a read would have. */

@@ -153,7 +153,7 @@ void residency_evict_all(struct manager *manager, uint32_t *ret_evicted, uint32_
 	}
 }
 
-/* ---- the scrub ---- */
+/* ---- the scrub, and uploads ---- */
 
 void residency_suspect(struct manager *manager, uint32_t owner)
 {
@@ -166,32 +166,45 @@ int residency_pin(struct manager *manager, uint32_t owner, struct residency_pin 
 	const struct served_model *model = model_of(manager, owner);
 	const struct cnre_entry *entry = entry_of(manager, owner);
 	struct load *load = residency->free_load;
+	uint32_t number = 0;
 
-	CNRE_CHECK(residency->pin == NULL);
 	if (cnre_word_state(object_word(entry)) != CNRE_STATE_READY)
 		return -ENOENT;
-	if (!pump_may_load(manager))
+	while (number < RESIDENCY_PINS_MAX && residency->pin[number] != NULL)
+		number++;
+	if (number == RESIDENCY_PINS_MAX || !pump_may_load(manager))
 		return -EAGAIN;
 	residency->free_load = load->next_free;
-	residency->pin = load;
+	residency->pin[number] = load;
+	residency->pin_count++;
 	load->owner = owner;
 	*ret_pin = (struct residency_pin){
 		.catalog = model->catalog,
 		.object = owner - model->first_owner,
 		.generation = cnre_word_generation(object_word(entry)),
 		.slab = pool_address(manager->pool, object_place(entry)),
+		.number = number,
 	};
 	return 0;
 }
 
-void residency_unpin(struct manager *manager)
+void residency_unpin(struct manager *manager, const struct residency_pin *pin)
 {
 	struct residency *residency = manager->residency;
+	struct load *load = residency->pin[pin->number];
 
-	CNRE_CHECK(residency->pin != NULL);
-	residency->pin->next_free = residency->free_load;
-	residency->free_load = residency->pin;
-	residency->pin = NULL;
+	CNRE_CHECK(load != NULL);
+	load->next_free = residency->free_load;
+	residency->free_load = load;
+	residency->pin[pin->number] = NULL;
+	residency->pin_count--;
+}
+
+uint32_t residency_loads_free(const struct manager *manager)
+{
+	uint32_t used = manager->residency->loads_active + manager->residency->pin_count;
+
+	return used < manager->loads_max ? manager->loads_max - used : 0;
 }
 
 int residency_is_ready(struct manager *manager, uint32_t owner, uint32_t generation)

@@ -79,17 +79,22 @@ const struct stalls *residency_stalls(const struct manager *manager);
 void residency_evict_all(struct manager *manager, uint32_t *ret_evicted, uint32_t *ret_kept);
 
 /*
- * For the scrub: keeps one READY object where it is while a worker reads it, leased or not. The pin takes the place of
- * a load in flight, so the count behind reservations (R15) stays true. One at a time.
- * residency_pin returns 0, -ENOENT (not READY) or -EAGAIN (every load is in use).
+ * For the scrub and for uploads: keeps a READY object where it is while a worker or a GPU reads it, leased or not. READY
+ * means that no read can land in its slab any more, late ones of a dead incarnation included: those lie in quarantine. Each
+ * pin takes the place of a load in flight, so the count behind reservations (R15) stays true. Pins are this process's only:
+ * a successor knows of none, and needs none, since who read there died with us.
+ * residency_pin returns 0, -ENOENT (not READY) or -EAGAIN (every load or every pin is in use).
  */
+#define RESIDENCY_PINS_MAX 5u
 struct residency_pin {
 	const struct model_catalog *catalog;
 	uint32_t object, generation;
 	const char *slab;
+	uint32_t number;                 /* of the pin */
 };
 int residency_pin(struct manager *manager, uint32_t owner, struct residency_pin *ret_pin);
-void residency_unpin(struct manager *manager);
+void residency_unpin(struct manager *manager, const struct residency_pin *pin);
+uint32_t residency_loads_free(const struct manager *manager); /* loads, or pins, that could begin now */
 /* Its bytes were wrong: the next load compares them with the digest, and asks every replica. */
 void residency_suspect(struct manager *manager, uint32_t owner);
 /* 1 while the object is READY and was not evicted since the generation. */

@@ -12,6 +12,7 @@
 #include "manager/drive.h"
 #include "manager/layer_count.h"
 #include "manager/loader.h"
+#include "manager/object.h"
 #include "manager/pool.h"
 #include "manager/queue.h"
 #include "manager/residency.h"
@@ -109,7 +110,8 @@ struct residency {
 	int64_t starved_ns;          /* not 0: a demand found no room at that time */
 	int64_t enforce_ns;          /* not before then: a look at who is in the way */
 	int trimming;
-	struct load *pin; /* lent to the object that is pinned, or NULL */
+	struct load *pin[RESIDENCY_PINS_MAX]; /* each lent to the object that is pinned, or NULL */
+	uint32_t pin_count;
 	struct cnre_log_limit error_limit;
 };
 
@@ -149,20 +151,16 @@ static inline int is_leased(struct manager *manager, uint32_t owner)
 
 static inline int is_pinned(const struct manager *manager, uint32_t owner)
 {
-	const struct load *pin = manager->residency->pin;
+	const struct residency *residency = manager->residency;
 
-	return pin != NULL && pin->owner == owner;
+	for (uint32_t i = 0; i < RESIDENCY_PINS_MAX && residency->pin_count > 0; i++)
+		if (residency->pin[i] != NULL && residency->pin[i]->owner == owner)
+			return 1;
+	return 0;
 }
 
-/* ---- object.c: one object's entry ---- */
+/* ---- object.c: one object's entry (object.h), and what it counts for ---- */
 
-uint32_t object_word(const struct cnre_entry *entry);
-uint64_t object_place(const struct cnre_entry *entry);
-uint32_t object_starter(const struct cnre_entry *entry);
-/* Stores a state out of LOADING or EVICTING and wakes everybody who sleeps on it, without condition (R6). */
-void object_settle(struct cnre_entry *entry, uint32_t generation, enum cnre_load_error error, enum cnre_state state);
-/* Order of a load (R2): place, LOADING, submit. ABSENT -> LOADING needs no wake: who sleeps on ABSENT waits for more. */
-void object_mark_loading(struct cnre_entry *entry, uint64_t place, uint32_t starter);
 void object_note_attempt(struct cnre_entry *entry, const struct load *load, int64_t ended_ns);
 /* R8: a failed load is ABSENT with a new generation and an error class; nothing is cached, all waiters are woken. */
 void object_fail(struct manager *manager, uint32_t owner, enum cnre_load_error error);

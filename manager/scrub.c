@@ -89,7 +89,7 @@ static void slab_hashed(struct worker_job *job)
 	struct scrub *scrub = (struct scrub *)((char *)job - offsetof(struct scrub, job));
 	uint64_t expected;
 
-	residency_unpin(scrub->manager);
+	residency_unpin(scrub->manager, &scrub->pin);
 	scrub->is_running = 0;
 	scrub->due_ns = cnre_clock_deadline_ns(scrub->period_ns);
 	if (digest_find(scrub->manager->digests, scrub->owner, &expected) && expected != scrub->digest)
