@@ -17,6 +17,14 @@ static void count_invalid(struct session *session)
 	cnre_counter_add(&session->manager->counters->requests_invalid, 1);
 }
 
+/* Bits that nobody knows say nothing; a hit in VRAM is one only where VRAM was asked for. */
+static enum feed_served served_by(uint32_t argument)
+{
+	if ((argument & (CNRE_LOG_VRAM_WANTED | CNRE_LOG_VRAM_HIT)) == (CNRE_LOG_VRAM_WANTED | CNRE_LOG_VRAM_HIT))
+		return FEED_SERVED_BY_VRAM;
+	return argument & CNRE_LOG_HIT ? FEED_SERVED_BY_RAM : FEED_SERVED_BY_DRIVE;
+}
+
 static void follow_entry(struct session *session, uint64_t entry)
 {
 	const struct model_catalog *catalog = session->model->catalog;
@@ -31,7 +39,7 @@ static void follow_entry(struct session *session, uint64_t entry)
 		break;
 	case CNRE_LOG_ACCESS:
 		if (value < catalog->object_count)
-			feed_access(session->manager, session, value, cnre_log_argument(entry) != 0);
+			feed_access(session->manager, session, value, served_by(cnre_log_argument(entry)));
 		else
 			count_invalid(session);
 		break;

@@ -9,6 +9,7 @@
 #include "manager/mirror.h"
 #include "manager/reservation.h"
 #include "manager/settings.h"
+#include "manager/vram.h"
 #include "model/view.h"
 #include "shm/numa.h"
 
@@ -183,7 +184,7 @@ int check_print(struct manager *manager, const char *socket)
 {
 	struct settings_line line;
 	char message[512];
-	int r, kv;
+	int r, kv, vram;
 
 	(void)printf("socket   %s\n", socket);
 	print_models(manager);
@@ -191,6 +192,7 @@ int check_print(struct manager *manager, const char *socket)
 	print_budget(&manager->budget);
 	print_numa(manager->settings->numa);
 	kv = print_kv(manager->settings);
+	vram = vram_check_print(manager->settings);
 	print_warm(manager->settings);
 	print_colibri(manager->settings);
 	(void)printf("settings\n");
@@ -199,5 +201,5 @@ int check_print(struct manager *manager, const char *socket)
 	r = check_budget(manager, message, sizeof message);
 	if (r < 0)
 		cnre_log(CNRE_LOG_ERROR, "%s", message);
-	return r < 0 ? r : kv;
+	return r < 0 ? r : kv < 0 ? kv : vram;
 }

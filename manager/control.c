@@ -129,10 +129,12 @@ static void answer_set(struct manager *manager, const json_t *request, struct an
 
 	if (key != NULL && strcmp(key, "ram") == 0)
 		answer_set_ram(manager, json_string_value(json_object_get(request, "value")), answer);
+	else if (key != NULL && strcmp(key, "vram") == 0)
+		control_set_vram(manager, json_string_value(json_object_get(request, "value")), answer);
 	else if (key != NULL && strcmp(key, "kv-ram") == 0)
 		control_set_kv_ram(manager, json_string_value(json_object_get(request, "value")), answer);
 	else
-		control_refuse(answer, -EINVAL, "no such setting: \"ram\" and \"kv-ram\" can be set");
+		control_refuse(answer, -EINVAL, "no such setting: \"ram\", \"kv-ram\" and \"vram\" can be set");
 }
 
 static void answer_reset(struct manager *manager, struct answer *answer)

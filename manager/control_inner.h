@@ -35,6 +35,7 @@ void control_trace(struct manager *manager, const json_t *request, int *fd, stru
 /* {"verb": "kv", "action": "export" | "import"}; *fd as above. {"verb": "kv"} alone is a question. */
 void control_kv(struct manager *manager, const struct peer *peer, const json_t *request, int *fd, struct answer *answer);
 void control_set_kv_ram(struct manager *manager, const char *value, struct answer *answer);
+void control_set_vram(struct manager *manager, const char *value, struct answer *answer);
 
 /*
  * {"verb": "usage", "action": "import" | "export" | "status"} and {"verb": "warm", "action": "start" | "stop" | "status"};

@@ -13,6 +13,7 @@
 #include "manager/pool.h"
 #include "manager/session.h"
 #include "manager/state.h"
+#include "manager/vram.h"
 
 #include <errno.h>
 #include <string.h>
@@ -89,10 +90,12 @@ static void answer_detach(struct session *session, uint32_t id)
 	session_end(session, 0);
 }
 
-static int answer_kv(struct session *session, const char *buffer, int received_bytes)
+static int answer_other(struct session *session, const char *buffer, int received_bytes)
 {
-	int r = kv_answer(session, buffer, received_bytes);
+	int r = vram_answer(session, buffer, received_bytes);
 
+	if (r == 0)
+		r = kv_answer(session, buffer, received_bytes);
 	return r == 0 ? -EBADMSG : r;
 }
 
@@ -120,7 +123,7 @@ static void converse(struct session *session)
 	else if (cnre_wire_expect(buffer, r, CNRE_WIRE_POLICY, sizeof(struct cnre_wire_policy)) == 0)
 		r = client_policy_answer(session, (const struct cnre_wire_policy *)buffer);
 	else
-		r = answer_kv(session, buffer, r);
+		r = answer_other(session, buffer, r);
 	if (r < 0)
 		hang_up(session);
 }

@@ -10,6 +10,7 @@
 #include "manager/metrics.h"
 #include "manager/residency.h"
 #include "manager/session.h"
+#include "manager/vram.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -248,6 +249,7 @@ static void begin_visit(struct manager *manager, struct session *session, uint32
 	if (trace_layer(manager->feed, session, layer) != RECORDED_NONE)
 		record(manager->feed, session, RECORD_VISIT, trace_layer(manager->feed, session, layer), tokens, 0);
 	residency_visit(manager, session, layer, tokens);
+	vram_visit(manager, session->model, layer, tokens);
 }
 
 void feed_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count)
@@ -259,12 +261,17 @@ void feed_visit(struct manager *manager, struct session *session, uint32_t layer
 		visits->announced_tokens = token_count > 0 ? token_count : 1; /* input: no visit is of nothing */
 }
 
-void feed_access(struct manager *manager, struct session *session, uint32_t object, int hit)
+/*
+ * A hit in VRAM is no access of the object in RAM: there it may age and go, since nobody needs it, and the curves of RAM say what
+ * slots there would be worth. The policy of VRAM hears of every lookup.
+ */
+void feed_access(struct manager *manager, struct session *session, uint32_t object, enum feed_served served)
 {
 	struct feed *feed = manager->feed;
 	const struct served_model *model = session->model;
 	uint32_t layer = model->catalog->object[object].layer, owner = model->first_owner + object;
 	struct visits *visits = visits_of(session, layer);
+	int hit = served != FEED_SERVED_BY_DRIVE;
 
 	if (visits != NULL && visits->announced_tokens > 0)
 		begin_visit(manager, session, layer, visits);
@@ -272,19 +279,23 @@ void feed_access(struct manager *manager, struct session *session, uint32_t obje
 		visits->misses += !hit;
 	feed->layer[model->first_layer + layer].accesses++;
 	feed->layer[model->first_layer + layer].misses += !hit;
-	curves_access(feed->curves, owner);
+	if (served != FEED_SERVED_BY_VRAM)
+		curves_access(feed->curves, owner);
 	if (++feed->accesses_since_age == FEED_CURVE_AGE_ACCESSES) {
 		feed->accesses_since_age = 0;
 		curves_age(feed->curves);
 	}
 	history_count(feed->history, owner, 1);
 	record(feed, session, RECORD_ACCESS, object, (uint64_t)hit, 0);
-	residency_access(manager, owner, hit);
+	vram_access(manager, owner);
+	if (served != FEED_SERVED_BY_VRAM)
+		residency_access(manager, owner, hit);
 }
 
 void feed_token_end(struct manager *manager, struct session *session, uint32_t token_count)
 {
 	manager->feed->tokens += token_count;
+	vram_tokens(manager, token_count);
 	record(manager->feed, session, RECORD_TOKEN, token_count, 0, 0);
 }
 

@@ -43,7 +43,8 @@ int feed_keeps_uses(const struct manager *manager, const struct served_model *mo
 
 /* Announced here; begun with the first access. */
 void feed_visit(struct manager *manager, struct session *session, uint32_t layer, uint32_t token_count);
-void feed_access(struct manager *manager, struct session *session, uint32_t object, int hit);
+enum feed_served { FEED_SERVED_BY_DRIVE, FEED_SERVED_BY_RAM, FEED_SERVED_BY_VRAM };
+void feed_access(struct manager *manager, struct session *session, uint32_t object, enum feed_served served);
 void feed_token_end(struct manager *manager, struct session *session, uint32_t token_count);
 void feed_lost(struct manager *manager, struct session *session, uint64_t words);
 struct feed_client *feed_client_close(struct feed_client *client); /* NULL is fine */

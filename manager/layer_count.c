@@ -74,6 +74,8 @@ void session_totals_add(struct session_totals *to, const struct session_totals *
 	to->failures += from->failures;
 	to->wait_ns += from->wait_ns;
 	to->bytes += from->bytes;
+	to->vram_hits += from->vram_hits;
+	to->vram_bytes += from->vram_bytes;
 }
 
 void layer_counts_ended(struct manager *manager, const struct served_model *model, const struct session_totals *totals)

@@ -18,6 +18,7 @@
 #include "manager/source.h"
 #include "manager/store.h"
 #include "manager/views.h"
+#include "manager/vram.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -221,10 +222,11 @@ static int fail(const char *message)
 static int run(const struct settings *settings)
 {
 	char message[SERVE_MESSAGE_BYTES] = "", socket[128];
+	struct vram_request vram; /* asked again where it is used */
 
 	if (check_policy(settings, message) < 0 || check_numa(settings->numa, message, sizeof message) < 0 ||
 	    drive_check_weights(settings->drive_weights, 1 + settings->mirror.count, message, sizeof message) < 0 ||
-	    metrics_check(settings->metrics, message, sizeof message) < 0) {
+	    metrics_check(settings->metrics, message, sizeof message) < 0 || vram_settings_parse(settings, &vram, message) < 0) {
 		(void)fail(message);
 		return EXIT_USAGE;
 	}

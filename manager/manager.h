@@ -39,6 +39,7 @@ struct settings;
 struct store;
 struct survey;
 struct use_import;
+struct vram;
 struct warm;
 struct worker;
 
@@ -108,6 +109,7 @@ struct manager {
 	struct store *store;              /* where descriptors go that must outlive us */
 	struct fences *fences;            /* late reads of dead incarnations */
 	struct kv_store *kv;              /* NULL: KV prefixes are not kept */
+	struct vram *vram;                /* NULL: no GPU is used, and none was asked for */
 	struct mirrors *mirrors;          /* NULL: none */
 	struct metrics *metrics;          /* NULL: off */
 	char *const *argv;                /* to start a keeper, or the next manager */

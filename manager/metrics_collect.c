@@ -13,6 +13,7 @@
 #include "manager/pool.h"
 #include "manager/residency.h"
 #include "manager/stall.h"
+#include "manager/vram.h"
 #include "model/view.h"
 #include "policy/policy.h"
 
@@ -218,6 +219,7 @@ void metrics_collect(struct manager *manager, struct metrics_snapshot *snapshot)
 		take_layers(manager, &manager->model[i], snapshot, &places_left);
 	}
 	take_drives(manager, snapshot);
+	vram_collect(manager, snapshot);
 	snapshot->started_unix_ns = manager->metrics->started_unix_ns;
 	snapshot->made_ns = cnre_clock_now_ns();
 }

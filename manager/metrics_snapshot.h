@@ -10,6 +10,7 @@
 #include "manager/layer_count.h"
 #include "manager/manager.h"
 #include "policy/curve.h"
+#include "shm/vram.h"
 
 #include <stdint.h>
 
@@ -64,6 +65,13 @@ struct metrics_drive {
 	struct metrics_histogram read;    /* of each of the reads */
 };
 
+struct metrics_vram {
+	char uuid[48];
+	uint64_t total_bytes, free_bytes, budget_bytes, charged_bytes, used_bytes;
+	uint64_t experts, clients, uploads, upload_bytes, upload_ns, upload_errors, evictions, refused;
+	uint64_t serves;                  /* 1, 0: lost */
+};
+
 struct metrics_snapshot {
 	int64_t made_ns;                  /* 0: none was made */
 	int64_t started_unix_ns;
@@ -72,11 +80,12 @@ struct metrics_snapshot {
 	uint64_t read_before_bytes;       /* of drives, by dead incarnations */
 	uint64_t backing_bytes[CNRE_BACKING_4K + 1];
 	uint64_t kv_file_bytes;
-	uint32_t model_count, layer_count, client_count, drive_count;
+	uint32_t model_count, layer_count, client_count, drive_count, vram_count;
 	struct metrics_model model[MANAGER_MODELS_MAX];
 	struct metrics_layer layer[METRICS_LAYERS_MAX + MANAGER_MODELS_MAX];
 	struct metrics_client client[METRICS_CLIENTS_MAX + 1]; /* the last: all others */
 	struct metrics_drive drive[LOADER_DRIVES_MAX];
+	struct metrics_vram vram[CNRE_VRAM_DEVICES_MAX];
 };
 
 /* Upper bounds of the buckets, rising, in nanoseconds and as they are written. */

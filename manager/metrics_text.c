@@ -469,6 +469,40 @@ static void write_drives(struct text *text, const struct metrics_snapshot *snaps
 	add(text, "cnre_read_before_restart_bytes %" PRIu64 "\n", snapshot->read_before_bytes);
 }
 
+/* ---- GPUs ---- */
+
+static void label_vram(struct text *text, const struct metrics_snapshot *snapshot, const void *record)
+{
+	(void)snapshot;
+	add_label(text, "device", ((const struct metrics_vram *)record)->uuid);
+}
+
+#define VRAM(field) offsetof(struct metrics_vram, field)
+static const struct field vram_fields[] = {
+	{"cnre_vram_device_serves", GAUGE, NULL, VRAM(serves), "1: the GPU serves; 0: it is lost, and its experts are served from RAM."},
+	{"cnre_vram_device_memory_bytes", GAUGE, "bytes", VRAM(total_bytes), "Memory of the GPU."},
+	{"cnre_vram_device_free_bytes", GAUGE, "bytes", VRAM(free_bytes), "Of these, what was free when the driver was last asked."},
+	{"cnre_vram_device_budget_bytes", GAUGE, "bytes", VRAM(budget_bytes), "What experts may have of it."},
+	{"cnre_vram_device_charged_bytes", GAUGE, "bytes", VRAM(charged_bytes), "What the driver charges for their arenas."},
+	{"cnre_vram_device_used_bytes", GAUGE, "bytes", VRAM(used_bytes), "Places of experts in these."},
+	{"cnre_vram_device_experts", GAUGE, NULL, VRAM(experts), "Experts there, or on their way."},
+	{"cnre_vram_device_clients", GAUGE, NULL, VRAM(clients), "Clients that have it open."},
+	{"cnre_vram_device_uploads", COUNTER, NULL, VRAM(uploads), "Experts copied to it."},
+	{"cnre_vram_device_upload_bytes", COUNTER, "bytes", VRAM(upload_bytes), "Bytes of these."},
+	{"cnre_vram_device_upload_seconds", COUNTER, "seconds", VRAM(upload_ns), "Time in which at least one was on its way."},
+	{"cnre_vram_device_upload_errors", COUNTER, NULL, VRAM(upload_errors), "Uploads that failed."},
+	{"cnre_vram_device_evictions", COUNTER, NULL, VRAM(evictions), "Experts that left it."},
+	{"cnre_vram_device_evictions_refused", COUNTER, NULL, VRAM(refused), "Victims found leased after all and left there."},
+};
+
+static void write_vram(struct text *text, const struct metrics_snapshot *snapshot)
+{
+	struct records devices = {snapshot, snapshot->vram, sizeof snapshot->vram[0], snapshot->vram_count, label_vram};
+
+	if (snapshot->vram_count > 0)
+		write_fields(text, &devices, vram_fields, CNRE_COUNT_OF(vram_fields));
+}
+
 /* ---- tiers ---- */
 
 static uint64_t counter_at(const struct metrics_snapshot *snapshot, size_t offset)
@@ -524,6 +558,7 @@ char *metrics_text(const struct metrics_snapshot *snapshot, int is_openmetrics, 
 	write_models(&text, snapshot);
 	write_clients(&text, snapshot);
 	write_drives(&text, snapshot);
+	write_vram(&text, snapshot);
 	if (is_openmetrics)
 		add(&text, "# EOF\n");
 	if (text.failed) {

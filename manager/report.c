@@ -21,6 +21,7 @@
 #include "manager/settings.h"
 #include "manager/stall.h"
 #include "manager/store.h"
+#include "manager/vram.h"
 #include "model/view.h"
 #include "shm/numa.h"
 
@@ -299,12 +300,13 @@ static json_t *report_degraded(const struct manager *manager)
 		add_degraded(list, metrics_fault(manager), "clients are served; restart the manager when that is put right");
 	mirror_report_degraded(manager, add_degraded, list);
 	kv_report_degraded(manager, add_degraded, list);
+	vram_report_degraded(manager, add_degraded, list);
 	return list;
 }
 
 json_t *report_status(struct manager *manager)
 {
-	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
+	return json_pack("{s:i, s:f, s:I, s:o, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid",
 			 (int)getpid(), "uptime_s", (double)(cnre_clock_now_ns() - manager->started_ns) / 1e9, "epoch",
 			 (json_int_t)manager->state->epoch, "socket", text(listener_path(manager)), "version",
 			 CNRE_VERSION, "policy", residency_policy_name(manager), "bell", bell_way(manager->bell),
@@ -312,7 +314,7 @@ json_t *report_status(struct manager *manager)
 			 "budget", report_budget(manager), "pool", report_pool(manager), "loader",
 			 report_loader(manager), "settings", report_settings(manager), "degraded",
 			 report_degraded(manager), "pressure", report_pressure(manager), "store",
-			 report_store(manager), "kv", kv_report_short(manager), "mirrors", mirror_report(manager),
+			 report_store(manager), "kv", kv_report_short(manager), "vram", vram_report(manager), "mirrors", mirror_report(manager),
 			 "warm", report_warm(manager), "colibri", report_colibri(manager));
 }
 
@@ -326,6 +328,7 @@ static void refresh_accesses(struct cnre_counters *counters, const struct sessio
 	cnre_counter_set(&counters->failures, sum->failures);
 	cnre_counter_set(&counters->felt_wait_ns, sum->wait_ns);
 	cnre_counter_set(&counters->bytes_looked_up, sum->bytes);
+	cnre_counter_set(&counters->vram_hits, sum->vram_hits);
 	cnre_counter_set(&counters->leased_objects, leased);
 }
 
@@ -375,7 +378,7 @@ json_t *report_client(const struct session *session, const struct session_count 
 	const struct session_totals *totals = &count->totals;
 
 	json_t *json = json_pack(
-		"{s:I, s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "session",
+		"{s:I, s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:I, s:I}", "session",
 		(json_int_t)session->number, "name", session->name, "pid", (int)session->peer.pid, "uid",
 		(json_int_t)session->peer.uid, "model", text(session->model->catalog->name), "state",
 		session->socket.fd >= 0 ? "attached" : "disconnected", "reserve_slabs", (json_int_t)session->reserve_slabs,
@@ -384,7 +387,8 @@ json_t *report_client(const struct session *session, const struct session_count 
 		(json_int_t)totals->joins, "failures", (json_int_t)totals->failures, "bytes_looked_up",
 		(json_int_t)totals->bytes, "felt_wait_s", (double)totals->wait_ns / 1e9, "attached_s",
 		seconds_since(session->attached_ns), "heard_s",
-		session->heard_ns == 0 ? json_null() : json_real(seconds_since(session->heard_ns)));
+		session->heard_ns == 0 ? json_null() : json_real(seconds_since(session->heard_ns)), "vram_hits",
+		(json_int_t)totals->vram_hits, "vram_leased", (json_int_t)count->vram_leased);
 
 	report_quantiles(json, "felt", feed_client_wait(session->feed));
 	return json;

@@ -10,6 +10,7 @@
 #include "manager/report.h"
 #include "manager/residency.h"
 #include "manager/session.h"
+#include "manager/vram.h"
 #include "policy/policy.h"
 #include "shm/ledger.h"
 #include "shm/word.h"
@@ -32,6 +33,12 @@ static char heat_of(uint32_t uses)
 	return (char)(digits < 10 ? '0' + digits : 'a' + digits - 10);
 }
 
+/* A digit is the device that has it; 'A' the tenth, and so on; '.': none. */
+static char device_char(int device)
+{
+	return (char)(device < 0 ? '.' : device < 10 ? '0' + device : 'A' + device - 10);
+}
+
 static char state_of(const struct served_model *model, uint32_t object)
 {
 	static const char names[] = {[CNRE_STATE_ABSENT] = '.', [CNRE_STATE_LOADING] = 'l', [CNRE_STATE_READY] = 'r',
@@ -43,21 +50,24 @@ static char state_of(const struct served_model *model, uint32_t object)
 	return names[cnre_word_state(word) & 3];
 }
 
-/* Adds "state" and "heat" to the layer; nothing where there is no memory. uses: of the model's objects. */
-static void add_map(const struct served_model *model, uint32_t layer, const uint32_t *uses, json_t *json)
+/* Adds "state", "heat" and, with GPUs, "vram" to the layer; nothing where there is no memory. uses: of the model's objects. */
+static void add_map(const struct manager *manager, const struct served_model *model, uint32_t layer, const uint32_t *uses, json_t *json)
 {
 	const struct model_catalog *catalog = model->catalog;
 	uint32_t first = catalog->layer[layer].first_object, count = catalog->layer[layer].expert_count;
-	char *state = malloc(2 * (size_t)count), *heat = state == NULL ? NULL : state + count;
+	char *state = malloc(3 * (size_t)count), *heat = state == NULL ? NULL : state + count, *vram = state == NULL ? NULL : heat + count;
 
 	if (state == NULL)
 		return;
 	for (uint32_t i = 0; i < count; i++) {
 		state[i] = state_of(model, first + i);
 		heat[i] = heat_of(uses[first + i]);
+		vram[i] = device_char(vram_device_of(manager, model->first_owner + first + i));
 	}
 	(void)json_object_set_new(json, "state", json_stringn(state, count));
 	(void)json_object_set_new(json, "heat", json_stringn(heat, count));
+	if (manager->vram != NULL)
+		(void)json_object_set_new(json, "vram", json_stringn(vram, count));
 	free(state);
 }
 
@@ -81,7 +91,7 @@ static json_t *report_map(struct manager *manager, const struct served_model *mo
 				 (json_int_t)seen.resident, "visits", (json_int_t)seen.visits);
 		if (count <= MAP_EXPERTS_MAX - told) {
 			told += count;
-			add_map(model, layer, uses, json);
+			add_map(manager, model, layer, uses, json);
 		} else {
 			*ret_truncated = 1;
 		}
@@ -103,12 +113,14 @@ static json_t *report_expert(struct manager *manager, const struct served_model 
 	const struct model_catalog *catalog = model->catalog;
 	const char state[2] = {state_of(model, object), '\0'};
 	uint32_t owner = model->first_owner + object;
+	int device = vram_device_of(manager, owner);
 
-	return json_pack("{s:I, s:s, s:I, s:f, s:I, s:o}", "expert",
+	return json_pack("{s:I, s:s, s:I, s:f, s:I, s:o, s:o}", "expert",
 			 (json_int_t)(object - catalog->layer[catalog->object[object].layer].first_object), "state", state, "uses",
 			 (json_int_t)uses, "worth", policy_worth(residency_policy(manager), owner), "bytes",
 			 (json_int_t)catalog->shape[catalog->object[object].shape].slab_bytes, "leased",
-			 leases_of(manager, model, object, words));
+			 leases_of(manager, model, object, words), "device",
+			 device < 0 ? json_null() : json_integer(device));
 }
 
 static json_t *report_layer(struct manager *manager, const struct served_model *model, uint32_t layer, int *ret_truncated)

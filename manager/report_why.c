@@ -10,6 +10,7 @@
 #include "manager/report.h"
 #include "manager/residency.h"
 #include "manager/session.h"
+#include "manager/vram.h"
 #include "policy/policy.h"
 #include "shm/ledger.h"
 #include "shm/word.h"
@@ -172,13 +173,13 @@ static json_t *report_object(struct manager *manager, const struct served_model 
 	const char *error = error_name(cnre_word_error(word));
 	json_t *list = report_holders(manager, model, object, &holders);
 
-	return json_pack("{s:o, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "model", report_text(catalog->name),
+	return json_pack("{s:o, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "model", report_text(catalog->name),
 			 "state", states[cnre_word_state(word) & 3], "error", error == NULL ? json_null() : json_string(error),
 			 "queued", residency_is_queued(manager, owner), "slab_bytes", (json_int_t)shape->slab_bytes,
 			 "payload_bytes", (json_int_t)shape->payload_bytes, "uses", (json_int_t)feed_uses(manager)[owner], "loads",
 			 (json_int_t)own_word(&entry->load_sequence), "lost",
 			 (json_int_t)cnre_word_generation(word), "holder_count", (json_int_t)holders, "holders", list, "last_load",
-			 report_last_load(manager, entry, owner), "policy", report_view_of_policy(manager, owner));
+			 report_last_load(manager, entry, owner), "policy", report_view_of_policy(manager, owner), "vram", vram_report_object(manager, owner));
 }
 
 void control_why(struct manager *manager, const json_t *request, struct answer *answer)

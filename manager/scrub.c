@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "manager/digest.h"
 #include "manager/residency.h"
+#include "manager/vram.h"
 #include "manager/worker.h"
 
 #include <errno.h>
@@ -67,6 +68,7 @@ static void report_damage(struct scrub *scrub, uint64_t expected)
 
 	cnre_counter_add(&scrub->manager->counters->digest_errors, 1);
 	residency_suspect(scrub->manager, scrub->owner);
+	vram_suspect(scrub->manager, scrub->owner);
 	CNRE_CHECK(scrub->damaged_count < SCRUB_DAMAGED_MAX); /* begin() waits otherwise */
 	scrub->damaged[scrub->damaged_count++] = (struct damaged){scrub->owner, scrub->pin.generation};
 	evict_damaged(scrub);

@@ -36,6 +36,7 @@
 #include "manager/store.h"
 #include "manager/survey.h"
 #include "manager/use_import.h"
+#include "manager/vram.h"
 #include "manager/warm.h"
 #include "manager/worker.h"
 #include "policy/policy.h"
@@ -538,6 +539,8 @@ static int open_parts(struct manager *manager, const struct serve_setup *setup, 
 		r = open_memory(manager, &own, message);
 	if (r == 0)
 		r = kv_open(manager, message);
+	if (r == 0)
+		r = vram_open(manager, message);
 	if (r < 0)
 		return r;
 	r = open_doors(manager, message);
@@ -597,6 +600,7 @@ static int turn(struct manager *manager)
 	warm_pump(manager); /* after what anybody asked for */
 	busy |= survey_pump(manager);
 	scrub_pump(manager); /* after the demands: it takes the place of a load */
+	busy |= vram_turn(manager); /* likewise */
 	loader_flush(manager->loader);
 	listener_tick(manager, cnre_clock_now_ns());
 	control_reply_tick(cnre_clock_now_ns()); /* a look at the listener's path is reason enough for a turn */
@@ -620,6 +624,7 @@ static void sleep_until_needed(struct manager *manager)
 	deadline_ns = earlier(deadline_ns, pressure_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, channel_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, kv_deadline_ns(manager));
+	deadline_ns = earlier(deadline_ns, vram_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, feed_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, guard_deadline_ns(manager));
 	deadline_ns = earlier(deadline_ns, mirror_deadline_ns(manager));
@@ -705,16 +710,27 @@ static void close_files(struct manager *manager)
 	manager->writer = worker_close(manager->writer);
 }
 
+/* Not even its exit handlers come back from a driver that hangs; what is to be written is. */
+static void leave_gpu_behind(void)
+{
+	cnre_log(CNRE_LOG_WARNING, "a GPU does not answer: leaving it to the kernel");
+	_exit(0);
+}
+
 /*
  * systemd says SIGTERM for a stop and for a restart, and only afterwards drops or passes on what is stored. So nothing that
  * is shared may be taken apart here: reads come to their end, digests are saved, the rest goes with the process.
  */
 static void leave_to_store(struct manager *manager)
 {
+	int r = vram_close(manager); /* goes with this process in any case */
+
 	manager->loader = loader_close(manager->loader);
 	kv_leave(manager);
 	manager->worker = worker_close(manager->worker);
 	close_files(manager);
+	if (r < 0)
+		leave_gpu_behind();
 }
 
 /* The kernel keeps the memory until the reads are over; the sockets are closed, so nobody of ours is waited for. */
@@ -730,6 +746,8 @@ static void leave_reads_behind(struct manager *manager)
 
 void serve_close(struct manager *manager)
 {
+	int gpu;
+
 	metrics_close(manager);
 	if (manager->store != NULL && store_kind(manager->store) == STORE_SYSTEMD && manager->stopping) {
 		leave_to_store(manager);
@@ -749,9 +767,12 @@ void serve_close(struct manager *manager)
 	fence_close(manager);
 	kv_close(manager);
 	finish_cleanups(manager);
+	gpu = vram_close(manager);
 	manager->worker = worker_close(manager->worker);
 	manager->prepare = prepare_close(manager->prepare);
 	close_files(manager);
+	if (gpu < 0)
+		leave_gpu_behind();
 	warm_close(manager);
 	use_import_close(manager);
 	residency_close(manager);

@@ -22,6 +22,7 @@
 #include "manager/settings.h"
 #include "manager/state.h"
 #include "manager/store.h"
+#include "manager/vram.h"
 #include "shm/ledger.h"
 
 #include <errno.h>
@@ -543,6 +544,8 @@ static void end_layer(const struct session *session, struct session_count *count
 	uint64_t wait_most_ns = life_ns > UINT64_MAX / 1024 ? UINT64_MAX : life_ns * 1024; /* 1,024 threads */
 	struct session_totals *layer = &count->in_layer;
 
+	if (session->vram_ended != NULL)
+		session_totals_add(layer, &session->vram_ended[count->layer]);
 	layer->misses = at_most(account_word(&account->misses), layer->accesses);
 	layer->joins = at_most(account_word(&account->joins), layer->misses);
 	layer->failures = at_most(account_word(&account->failures), layer->accesses);
@@ -572,6 +575,24 @@ static uint64_t count_bytes(const struct session *session, uint32_t first, uint3
 	return bytes;
 }
 
+/* Likewise what VRAM served, for who has ledgers of it. */
+static void count_vram(const struct session *session, struct session_count *count, uint32_t end)
+{
+	const struct model_catalog *catalog = session->model->catalog;
+	uint64_t hits = 0, bytes = 0;
+
+	for (uint32_t i = count->objects; i < end && vram_ledgers(session) > 0; i++) {
+		uint64_t here = vram_accesses(session, i, &count->vram_leased);
+
+		hits += here;
+		bytes += here * catalog->shape[catalog->object[i].shape].payload_bytes;
+	}
+	count->in_layer.accesses += hits;
+	count->in_layer.vram_hits += hits;
+	count->in_layer.bytes += bytes;
+	count->in_layer.vram_bytes += bytes;
+}
+
 /* Of one layer, up to before object `end`: millions of words, so sums are in registers until the end. */
 static void count_words(const struct session *session, struct session_count *count, uint32_t end)
 {
@@ -589,6 +610,7 @@ static void count_words(const struct session *session, struct session_count *cou
 	count->in_layer.accesses += accesses;
 	count->in_layer.bytes += payload_bytes > 0 ? accesses * payload_bytes : count_bytes(session, count->objects, end);
 	count->leased += leased;
+	count_vram(session, count, end);
 	count->objects = end;
 }
 
@@ -596,7 +618,8 @@ int session_count(const struct session *session, struct session_count *count, ui
 {
 	const struct model_catalog *catalog = session->model->catalog;
 	uint32_t objects = catalog->object_count;
-	uint32_t end = words < objects - count->objects ? count->objects + words : objects;
+	uint32_t share = words / (1 + vram_ledgers(session)) > 0 ? words / (1 + vram_ledgers(session)) : 1;
+	uint32_t end = share < objects - count->objects ? count->objects + share : objects;
 
 	while (count->layer < catalog->layer_count) {
 		const struct model_layer *layer = &catalog->layer[count->layer];
@@ -622,6 +645,7 @@ static void retire(const struct session *session, const struct session_totals *t
 
 	session_totals_add(&manager->sessions->retired, totals);
 	metrics_session_ended(manager, session, totals);
+	state_retire_vram(manager, totals);
 	state_save_retired(manager);
 }
 
@@ -662,6 +686,7 @@ static void cleaned_up(struct worker_job *job)
 	free(session->by_layer);
 	session->manager->sessions->cleanups--;
 	session->feed = feed_client_close(session->feed);
+	free(session->vram_ended);
 	free(session);
 }
 
@@ -688,6 +713,7 @@ void session_end(struct session *session, int died)
 			 (int)session->peer.pid, session->number);
 	channel_finish(session);
 	kv_end_session(session);
+	vram_end_session(session);
 	survey_forget(&session->peer.question);
 	unwatch(session);
 	bell_remove(manager->bell, session);

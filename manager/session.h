@@ -15,12 +15,14 @@
 #include "shm/access_log.h"
 #include "shm/kv.h"
 #include "shm/ring.h"
+#include "shm/vram.h"
 #include "shm/wire.h"
 
 #include <sys/types.h>
 
 struct feed_client;
 struct kv_session;
+struct vram_session;
 
 #define SESSION_MESSAGE_BYTES 256
 #define SESSIONS_PER_UID_MAX 256u         /* of one user other than root (R27) */
@@ -29,6 +31,7 @@ struct kv_session;
 struct session_totals {
 	uint64_t accesses, misses, joins, failures, wait_ns;
 	uint64_t bytes;                   /* payload of what was looked up, as often as it was */
+	uint64_t vram_hits, vram_bytes;   /* of the accesses and bytes: served from GPUs */
 };
 
 struct session {
@@ -56,6 +59,9 @@ struct session {
 	int64_t heard_ns;                 /* when its log last had something new; 0: never */
 	struct feed_client *feed;         /* of feed.c; NULL until its first visit */
 	struct kv_session *kv[CNRE_KV_NAMESPACES_PER_CLIENT]; /* NULL: none in this place */
+	struct vram_session *vram[CNRE_VRAM_DEVICES_MAX];     /* by device; NULL: it has not opened it */
+	uint32_t vram_count;              /* that it has opened */
+	struct session_totals *vram_ended; /* [layer_count] in ledgers that are closed already; NULL: none are */
 };
 
 struct session_table {
@@ -112,7 +118,7 @@ uint64_t session_layer_joins(const struct session *session, uint32_t layer);
  */
 struct session_count {
 	struct session_totals totals;
-	uint32_t leased;
+	uint32_t leased, vram_leased;
 	uint32_t objects;                 /* counted so far */
 	uint32_t layer;                   /* that is being counted */
 	struct session_totals in_layer;   /* so far */

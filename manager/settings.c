@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum kind { SIZE, DURATION, COUNT, OCTAL, CHOICE, FLAG, TEXT, NODE, LIST, LATER };
+enum kind { SIZE, DURATION, COUNT, OCTAL, CHOICE, FLAG, TEXT, NODE, LIST };
 
 struct setting {
 	const char *name;
@@ -105,7 +105,7 @@ static const char *suggest(const char *name, size_t length)
 	for (size_t i = 0; i < CNRE_COUNT_OF(table); i++) {
 		unsigned d = distance(name, length, table[i].name);
 
-		if (d < least && d < length && table[i].kind != LATER) {
+		if (d < least && d < length) {
 			least = d;
 			best = table[i].name;
 		}
@@ -254,7 +254,6 @@ static int store(struct settings *settings, const struct setting *setting, char 
 			       : cnre_message(why, why_bytes, -EINVAL,
 					      "\"%.64s\" is not interleave, local or the number of a node", text);
 	case LIST:
-	case LATER:
 		break;
 	}
 	return -EINVAL;
@@ -316,8 +315,6 @@ static int replace(struct settings *settings, const struct setting *setting, con
 static int set(struct settings *settings, const struct setting *setting, const struct place *place, const char *value,
 	       char *message, size_t message_bytes)
 {
-	if (setting->kind == LATER)
-		return refuse(message, message_bytes, place, setting->name, "not in this build");
 	if (value[0] == '\0')
 		return refuse(message, message_bytes, place, setting->name, "needs a value");
 	if (strlen(value) >= VALUE_BYTES_MAX)
@@ -725,7 +722,7 @@ int settings_describe(const struct settings *settings, uint32_t index, struct se
 	const struct setting *setting;
 	const struct settings_origin *origin;
 
-	while (index < CNRE_COUNT_OF(table) && (table[index].kind == LATER || asks_only(&table[index])))
+	while (index < CNRE_COUNT_OF(table) && asks_only(&table[index]))
 		index++; /* they stand last, so no index shows a setting twice */
 	if (index >= CNRE_COUNT_OF(table))
 		return 0;
@@ -764,7 +761,6 @@ static const char *argument_of(const struct setting *setting)
 	case LIST:
 		return setting->choices != NULL ? setting->choices : "DIR";
 	case FLAG:
-	case LATER:
 		break;
 	}
 	return NULL;
@@ -772,7 +768,7 @@ static const char *argument_of(const struct setting *setting)
 
 int settings_help_at(uint32_t index, struct settings_help *ret_help)
 {
-	if (index >= CNRE_COUNT_OF(table) || table[index].kind == LATER)
+	if (index >= CNRE_COUNT_OF(table))
 		return 0;
 	*ret_help = (struct settings_help){
 		.name = table[index].name,

@@ -3,8 +3,7 @@
  * Every setting of the manager, from one table: command line, config file (INI), environment, with --colibri-env the
  * variables of Colibri's engines (colibri_env.h), and defaults, in this order of precedence. Each keeps where its value
  * came from, so that status can show it. What nobody knows is refused, never ignored: an unknown name, a bad value, a name
- * given twice where one is meant, and a name that belongs to a part that this build does not have. Pure but for reading
- * the config file and the environment; prints nothing.
+ * given twice where one is meant. Pure but for reading the config file and the environment; prints nothing.
  *
  * A list (--model, --mirror, --dir) that is given at a higher place replaces the whole list of a lower one.
  */
@@ -26,6 +25,9 @@ enum settings_io { SETTINGS_IO_AUTO, SETTINGS_IO_URING, SETTINGS_IO_POOL };
 enum settings_keeper { SETTINGS_KEEPER_AUTO, SETTINGS_KEEPER_NO };
 enum settings_direct { SETTINGS_DIRECT_AUTO, SETTINGS_DIRECT_NO };
 enum settings_verify { SETTINGS_VERIFY_NO, SETTINGS_VERIFY_LOAD };
+
+/* Which clients are trusted with the memory of GPUs: who has it open can write to it. */
+enum settings_vram_trust { SETTINGS_VRAM_TRUST_OWNER, SETTINGS_VRAM_TRUST_GROUP, SETTINGS_VRAM_TRUST_ALL };
 
 /* Which clients may ask for a residency policy. */
 enum settings_client_policy { SETTINGS_CLIENT_POLICY_REFUSE, SETTINGS_CLIENT_POLICY_OWN, SETTINGS_CLIENT_POLICY_ALLOW };
@@ -74,6 +76,10 @@ struct settings {
 	uint64_t kv_staging_bytes;        /* of each client in each namespace */
 	uint32_t kv_blocks;               /* of each namespace; 0: by the budget */
 	const char *kv_dir;               /* NULL: in memory only */
+	const char *vram;                 /* a size or "auto" (vram_settings_parse); NULL: no GPU is touched */
+	const char *vram_devices;         /* UUIDs with commas between; NULL: all that the driver shows */
+	uint64_t vram_reserve_bytes, vram_staging_bytes;
+	uint32_t vram_trust;              /* enum settings_vram_trust */
 	uint32_t keeper;                  /* enum settings_keeper */
 	uint32_t clients_max;
 	uint32_t log_level;               /* enum cnre_log_level */
@@ -119,7 +125,7 @@ int settings_describe(const struct settings *settings, uint32_t index, struct se
 /* The source text of one setting by name; "default" for an unknown one. */
 const char *settings_source_name(const struct settings *settings, const char *name);
 
-/* For --help and the man page: 1, or 0 behind the last. What is not in this build is left out. */
+/* For --help and the man page: 1, or 0 behind the last. */
 struct settings_help {
 	const char *name, *argument, *environment, *default_text, *sentence; /* argument, environment: may be NULL */
 };

@@ -71,6 +71,7 @@ void state_save_retired(struct manager *manager)
 	to[3] = from->failures;
 	to[4] = from->wait_ns;
 	manager->state->retired_bytes = from->bytes;
+	manager->state->retired_vram_hits = from->vram_hits;
 }
 
 void state_load_retired(struct manager *manager)
@@ -80,4 +81,28 @@ void state_load_retired(struct manager *manager)
 	manager->sessions->retired = (struct session_totals){
 		.accesses = from[0], .misses = from[1], .joins = from[2], .failures = from[3], .wait_ns = from[4],
 		.bytes = manager->state->retired_bytes};
+	/* Ledgers of VRAM end with their manager, so what clients had counted there, as far as anybody was told, is over too. */
+	manager->sessions->retired.vram_hits = manager->state->retired_vram_hits + manager->state->live_vram_hits;
+	manager->sessions->retired.accesses += manager->state->live_vram_hits;
+	manager->sessions->retired.bytes += manager->state->live_vram_bytes;
+	manager->state->live_vram_hits = manager->state->live_vram_bytes = 0;
+	state_save_retired(manager);
+}
+
+void state_save_vram(struct manager *manager, uint64_t live_hits, uint64_t live_bytes)
+{
+	manager->state->live_vram_hits = live_hits;
+	manager->state->live_vram_bytes = live_bytes;
+}
+
+static void take_off(uint64_t *sum, uint64_t part)
+{
+	*sum -= part < *sum ? part : *sum;
+}
+
+/* They count among the retired from now on. */
+void state_retire_vram(struct manager *manager, const struct session_totals *totals)
+{
+	take_off(&manager->state->live_vram_hits, totals->vram_hits);
+	take_off(&manager->state->live_vram_bytes, totals->vram_bytes);
 }

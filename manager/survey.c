@@ -7,6 +7,7 @@
 #include "manager/metrics.h"
 #include "manager/report.h"
 #include "manager/session.h"
+#include "manager/state.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -26,6 +27,7 @@ struct survey {
 	struct survey_question *asked;   /* since it began */
 	int64_t asked_ns;                /* when the first question came that is not answered */
 	uint64_t ended_count;            /* of sessions, when it began */
+	struct session_totals retired_vram; /* of them, when it began: what is more is of attached ones */
 	int is_counting;
 	uint32_t slot;              /* of sessions; all below are counted */
 	uint32_t number;            /* of the session that `count` belongs to */
@@ -156,6 +158,7 @@ static void begin(struct manager *manager)
 	survey->ended_count = manager->sessions->ended_count;
 	/* Who ends from here on was active: counted already, or not at all this time; but never twice. */
 	survey->sum = manager->sessions->retired;
+	survey->retired_vram = survey->sum;
 	survey->leased = 0;
 	begin_layers(manager);
 	survey->wants_clients = survey->wants_layers = survey->wants_metrics = 0;
@@ -237,6 +240,8 @@ static void finish(struct manager *manager)
 	struct survey *survey = manager->survey;
 
 	survey->is_counting = 0;
+	state_save_vram(manager, survey->sum.vram_hits - survey->retired_vram.vram_hits,
+			survey->sum.vram_bytes - survey->retired_vram.vram_bytes);
 	survey->asked_ns = cnre_clock_now_ns(); /* of those that came meanwhile, about */
 	add_json(&survey->text[SURVEY_STATS], report_stats(manager, &survey->sum, survey->leased));
 	if (survey->wants_clients)

@@ -320,6 +320,10 @@ struct cnre_state_table {
 	uint64_t socket_device, socket_inode;
 	uint64_t kv_budget_bytes;         /* set at run time; 0: the configured one */
 	uint64_t retired_bytes;           /* payload that ended sessions had looked up */
+	uint64_t vram_budget_plus_one;    /* of each device, set at run time; 0: the configured one */
+	uint64_t retired_vram_hits;       /* of the accesses in `retired` */
+	/* Of attached clients, when they were last counted: their ledgers of VRAM die with the manager. */
+	uint64_t live_vram_hits, live_vram_bytes;
 };
 /*
  * This one is appended to without another version: its segment is whole pages, zeroed, and 0 in a new word means that the

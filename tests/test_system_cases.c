@@ -106,7 +106,7 @@ Test(system_cases, a_setting_that_nobody_reads_is_an_error_of_usage_that_names_t
 		{"--rma", "1G", "did you mean --ram"},     {"--hugepage", "2M", "did you mean --hugepages"},
 		{"--modle", "/x", "did you mean --model"},
 		{"--kv-rma", "1G", "did you mean --kv-ram"},
-		{"--vram", "1G", "not in this build"},
+		{"--vram", "lots", "is not a size"},       {"--vram-devices", "0", "is not the UUID of a GPU"},
 		{"--ram", "lots", "is not a size"},        {"--ram", NULL, "--ram"},
 		{"--zzzzzzzzzz", "1", "no such setting"},
 	};
@@ -129,7 +129,7 @@ Test(system_cases, a_misspelt_key_of_the_config_file_stops_the_start_with_its_li
 {
 	static const char *const cases[][2] = {{"rma = 1G\n", "did you mean ram"},
 					       {"# fine\n[manager]\nhugepags = 2M\n", "did you mean hugepages"},
-					       {"vram = 1G\n", "not in this build"}};
+					       {"vram = much\n", "is not a size"}};
 	char path[128], output[2048];
 	struct world world;
 

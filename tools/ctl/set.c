@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cnrectl set ram SIZE, set kv-ram SIZE: changes a budget while clients run. */
+/* cnrectl set ram SIZE, set kv-ram SIZE, set vram SIZE: changes a budget while clients run. */
 #include "tools/ctl/verb.h"
 
 #include "base/size.h"
@@ -14,11 +14,11 @@ static int request(int argc, char *const *argv, json_t **ret_request, char messa
 	uint64_t bytes;
 
 	if (argc != 3) {
-		(void)snprintf(message, CTL_MESSAGE_BYTES, "needs a setting and its value: set ram SIZE, or set kv-ram SIZE");
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "needs a setting and its value: set ram SIZE, set kv-ram SIZE, or set vram SIZE");
 		return -EINVAL;
 	}
-	if (strcmp(argv[1], "ram") != 0 && strcmp(argv[1], "kv-ram") != 0) {
-		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.64s: no such setting: ram and kv-ram can be set", argv[1]);
+	if (strcmp(argv[1], "ram") != 0 && strcmp(argv[1], "kv-ram") != 0 && strcmp(argv[1], "vram") != 0) {
+		(void)snprintf(message, CTL_MESSAGE_BYTES, "%.64s: no such setting: ram, kv-ram and vram can be set", argv[1]);
 		return -EINVAL;
 	}
 	if (cnre_size_parse(argv[2], &bytes) < 0) {
@@ -45,7 +45,7 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 
 const struct verb verb_set = {
 	.name = "set",
-	.arguments = "ram SIZE | kv-ram SIZE",
+	.arguments = "ram SIZE | kv-ram SIZE | vram SIZE",
 	.summary = "change a budget now; clients go on",
 	.request = request,
 	.is_order = verb_is_order,
