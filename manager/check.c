@@ -161,6 +161,11 @@ static int print_kv(const struct settings *settings)
 	return r;
 }
 
+static void print_vram(const char *line)
+{
+	(void)printf("vram     %s\n", line);
+}
+
 static void print_warm(const struct settings *settings)
 {
 	char bytes[16] = "";
@@ -192,7 +197,7 @@ int check_print(struct manager *manager, const char *socket)
 	print_budget(&manager->budget);
 	print_numa(manager->settings->numa);
 	kv = print_kv(manager->settings);
-	vram = vram_check_print(manager->settings);
+	vram = vram_check(manager->settings, print_vram);
 	print_warm(manager->settings);
 	print_colibri(manager->settings);
 	(void)printf("settings\n");

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum kind { SIZE, DURATION, COUNT, OCTAL, CHOICE, FLAG, TEXT, NODE, LIST };
+enum kind { SIZE, SIZE_OR_AUTO, DURATION, COUNT, OCTAL, CHOICE, FLAG, TEXT, NODE, LIST };
 
 struct setting {
 	const char *name;
@@ -218,10 +218,16 @@ static int store_size(const struct setting *setting, const char *text, uint64_t 
 static int store(struct settings *settings, const struct setting *setting, char *text, char *why, size_t why_bytes)
 {
 	void *field = (char *)settings + setting->offset;
+	uint64_t bytes;
 
 	switch (setting->kind) {
 	case SIZE:
 		return store_size(setting, text, field, why, why_bytes);
+	case SIZE_OR_AUTO:
+		if (strcmp(text, "auto") != 0 && cnre_size_parse(text, &bytes) < 0)
+			return cnre_message(why, why_bytes, -EINVAL, "\"%.64s\" is not a size such as 40G, nor auto", text);
+		*(const char **)field = text;
+		return 0;
 	case DURATION:
 		return settings_parse_duration(text, field) == 0
 			       ? 0
@@ -746,6 +752,8 @@ static const char *argument_of(const struct setting *setting)
 	switch (setting->kind) {
 	case SIZE:
 		return "SIZE";
+	case SIZE_OR_AUTO:
+		return "SIZE|auto";
 	case DURATION:
 		return "DURATION";
 	case COUNT:

@@ -2,7 +2,7 @@
 /*
  * The settings, one a line; included by settings.c only. SETTING(name, kind, field, environment, default, low, high,
  * choices, sentence). Kinds and the type of their field: SIZE, DURATION uint64_t; COUNT, OCTAL, CHOICE, FLAG uint32_t;
- * TEXT const char *; NODE int32_t; LIST struct settings_list. The default is text that the same parser reads; where it
+ * TEXT, SIZE_OR_AUTO const char *; NODE int32_t; LIST struct settings_list. The default is text that the same parser reads; where it
  * starts with '(' it is words for people and the field stays 0. low and high bound a COUNT; low is the least SIZE, and
  * the first value of a CHOICE; high is the longest LIST, if it is not 0; choices of a TEXT are what the help calls its value.
  */
@@ -41,7 +41,7 @@ SETTING("kv-disk", SIZE, kv_disk_bytes, "CNRE_KV_DISK", "(unlimited)", 1, 0, NUL
 SETTING("kv-staging", SIZE, kv_staging_bytes, NULL, "64M", 1, 0, NULL, "Memory through which each client passes its blocks; a block is at most half of it.")
 SETTING("kv-blocks", COUNT, kv_blocks, NULL, "(by the budget)", 0, CNRE_KV_ENTRIES_MAX, NULL, "KV prefix blocks that each namespace can know of, in memory and in files; 0 is by the budget.")
 SETTING("kv-allow", LIST, kv_allow, NULL, "(none)", 0, 0, NULL, "A KV namespace that several users share, as NAME=user:U,group:G; may be repeated.")
-SETTING("vram", TEXT, vram, "CNRE_VRAM", "(none)", 0, 0, "SIZE|auto", "Memory of each GPU for experts; auto is what is free at the start but the reserve; without it no GPU is touched.")
+SETTING("vram", SIZE_OR_AUTO, vram, "CNRE_VRAM", "(none)", 0, 0, NULL, "Memory of each GPU for experts; auto is what is free at the start but the reserve; without it no GPU is touched.")
 SETTING("vram-devices", TEXT, vram_devices, "CNRE_VRAM_DEVICES", "(all)", 0, 0, "UUID,UUID", "The GPUs to use, as nvidia-smi -L names them.")
 SETTING("vram-reserve", SIZE, vram_reserve_bytes, NULL, "512M", 0, 0, NULL, "Memory of each GPU to leave free for others.")
 SETTING("vram-staging", SIZE, vram_staging_bytes, NULL, "64M", 1, 0, NULL, "Host memory through which experts go to all GPUs.")

@@ -85,7 +85,7 @@ struct json_t *vram_report_object(struct manager *manager, uint32_t owner); /* o
 /* 'v' READY, 'u' being uploaded, '.' not there; devices are told by the number, below 0: in none. */
 int vram_device_of(const struct manager *manager, uint32_t owner);
 void vram_collect(struct manager *manager, struct metrics_snapshot *snapshot);
-/* --check: what would be done with GPUs, and what would stop the start. 0 or -errno. */
-int vram_check_print(const struct settings *settings);
+/* --check: what would be done with GPUs, in lines, and what would stop the start. 0 or -errno. */
+int vram_check(const struct settings *settings, void (*say)(const char *line));
 
 #endif

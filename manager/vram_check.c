@@ -9,30 +9,33 @@
 #include <errno.h>
 #include <stdio.h>
 
-static void print_device(struct gpu *gpu, uint32_t number, const struct settings *settings, const struct vram_request *request)
+static void tell_device(struct gpu *gpu, uint32_t number, const struct settings *settings, const struct vram_request *request,
+			void (*say)(const char *line))
 {
 	struct gpu_device_status status;
-	char budget[16], free_now[16], total[16], charge[16];
+	char line[512], budget[16], free_now[16], total[16], charge[16];
 	uint64_t bytes = request->budget_bytes, spare;
 
 	gpu_get_status(gpu, number, &status);
 	if (status.state == GPU_LOST) {
-		(void)printf("vram     %s: left out: %s\n", status.uuid_text, status.reason);
+		(void)snprintf(line, sizeof line, "%s: left out: %s", status.uuid_text, status.reason);
+		say(line);
 		return;
 	}
 	spare = status.free_bytes > settings->vram_reserve_bytes ? status.free_bytes - settings->vram_reserve_bytes : 0;
 	if (request->is_auto)
 		bytes = spare;
-	(void)printf("vram     %s (%s): %s for experts; %s of %s are free now%s\n", status.uuid_text, status.name,
-		     cnre_size_format(bytes, budget, sizeof budget), cnre_size_format(status.free_bytes, free_now, sizeof free_now),
-		     cnre_size_format(status.total_bytes, total, sizeof total),
-		     bytes > spare ? ": less than that and the reserve, so it would not be filled" : "");
-	(void)printf("           the driver charges in steps of %s\n", cnre_size_format(status.granularity, charge, sizeof charge));
+	(void)snprintf(line, sizeof line, "%s (%s): %s for experts; %s of %s are free now%s; the driver charges in steps of %s",
+		       status.uuid_text, status.name, cnre_size_format(bytes, budget, sizeof budget),
+		       cnre_size_format(status.free_bytes, free_now, sizeof free_now), cnre_size_format(status.total_bytes, total, sizeof total),
+		       bytes > spare ? ", less than that and the reserve, so it would not be filled" : "",
+		       cnre_size_format(status.granularity, charge, sizeof charge));
+	say(line);
 }
 
-int vram_check_print(const struct settings *settings)
+int vram_check(const struct settings *settings, void (*say)(const char *line))
 {
-	char message[VRAM_MESSAGE_BYTES], why[GPU_MESSAGE_BYTES] = "";
+	char message[VRAM_MESSAGE_BYTES], line[GPU_MESSAGE_BYTES + 8], why[GPU_MESSAGE_BYTES] = "";
 	struct vram_request request;
 	struct gpu_setup setup;
 	struct gpu *gpu;
@@ -41,7 +44,7 @@ int vram_check_print(const struct settings *settings)
 	if (vram_settings_unused(settings) != NULL)
 		cnre_log(CNRE_LOG_WARNING, "%s", vram_settings_unused(settings));
 	if (settings->vram == NULL) {
-		(void)printf("vram     none: with --vram SIZE or auto the hottest experts lie in the memory of GPUs\n");
+		say("none: with --vram SIZE or auto the hottest experts lie in the memory of GPUs");
 		return 0;
 	}
 	r = vram_settings_parse(settings, &request, message);
@@ -52,7 +55,8 @@ int vram_check_print(const struct settings *settings)
 				   .uuid_count = request.uuid_count};
 	r = gpu_open(&gpu, &setup, why);
 	if (r == -ENODEV && request.is_auto && request.uuid_count == 0) {
-		(void)printf("vram     none: %s\n", why);
+		(void)snprintf(line, sizeof line, "none: %s", why);
+		say(line);
 		return 0;
 	}
 	if (r < 0) {
@@ -60,7 +64,7 @@ int vram_check_print(const struct settings *settings)
 		return r;
 	}
 	for (uint32_t i = 0; i < gpu_count(gpu); i++)
-		print_device(gpu, i, settings, &request);
+		tell_device(gpu, i, settings, &request, say);
 	(void)gpu_close(gpu);
 	return 0;
 }

@@ -167,6 +167,7 @@ Test(manager_settings, what_cannot_be_honoured_is_refused_by_one_line_that_names
 		{{"model"}, "model: not an option"},
 		{{"--"}, "--: not an option"},
 		{{"--kv-ram", "0"}, "--kv-ram: must be more than 0"},
+		{{"--vram", "most"}, "--vram: \"most\" is not a size such as 40G, nor auto"},
 		{{"--vram-staging", "0"}, "--vram-staging: must be more than 0"},
 		{{"--vram-trust", "everybody"}, "is not one of owner|group|all"},
 		{{"--config", "/nonexistent/cnre.conf"},
@@ -299,6 +300,7 @@ Test(manager_settings, mistakes_in_the_file_are_named_with_their_line)
 		{"\n\nsocket-mode = 9\n", "cnre.conf:3: socket-mode: \"9\" is not an octal mode"},
 		{"check = yes\n", "cnre.conf:1: check: only on the command line"},
 		{"config = other\n", "cnre.conf:1: config: only on the command line"},
+		{"vram = much\n", "cnre.conf:1: vram: \"much\" is not a size such as 40G, nor auto"},
 		{"vram-reserve = much\n", "cnre.conf:1: vram-reserve: \"much\" is not a size"},
 		{"ram =\n", "cnre.conf:1: ram: needs a value"},
 	};

@@ -72,6 +72,7 @@ static void start(uint32_t objects)
 	model.catalog = &catalog;
 	answered = json_array();
 	manager.counters = calloc(1, sizeof *manager.counters);
+	manager.state = calloc(1, sizeof *manager.state);
 	cr_assert_eq(session_table_open(&manager.sessions), 0);
 	cr_assert_eq(survey_open(&manager), 0);
 	for (uint32_t s = 0; s < SESSIONS; s++)
@@ -87,6 +88,7 @@ static void finish(void)
 	survey_close(&manager);
 	manager.sessions = session_table_close(manager.sessions);
 	free(manager.counters);
+	free(manager.state);
 	json_decref(answered);
 }
 

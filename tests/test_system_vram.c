@@ -141,3 +141,48 @@ Test(system_vram, a_warm_pool_fills_vram_without_one_read_of_a_drive)
 	cnre_detach(client);
 	end(&world);
 }
+
+/* ---- bounds ---- */
+
+static void set_vram(const struct world *world, const char *size, int expected)
+{
+	char output[512] = "";
+
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world->socket, "set", "vram", size, NULL}, output, sizeof output),
+		     expected, "%s", output);
+}
+
+/* What the device says that this process's manager has of it. */
+static uint64_t used_bytes(void)
+{
+	struct fakecuda_usage usage;
+
+	fake_gpu.fakecuda_usage(0, &usage);
+	return usage.used_bytes;
+}
+
+/* A level of /proc/PID/status in bytes. */
+static uint64_t memory_of(pid_t pid, const char *name)
+{
+	char path[64], line[256];
+	unsigned long long kib = 0;
+	FILE *file;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+	file = fopen(path, "re");
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof line, file) != NULL)
+		if (strncmp(line, name, strlen(name)) == 0)
+			(void)sscanf(line + strlen(name), ": %llu", &kib);
+	(void)fclose(file);
+	return kib << 10;
+}
+
+static int is_full(void *context)
+{
+	struct waiting *waiting = context;
+
+	use_all(waiting->client);
+	cr_expect_leq(used_bytes(), 800u << 20, "case A7: never over, on the way either");
+	return vram_raw_ready(waiting->raw) >= waiting->count;
+}
