@@ -287,7 +287,7 @@ void feed_access(struct manager *manager, struct session *session, uint32_t obje
 	}
 	history_count(feed->history, owner, 1);
 	record(feed, session, RECORD_ACCESS, object, (uint64_t)hit, 0);
-	vram_access(manager, owner);
+	vram_access(manager, owner, served == FEED_SERVED_BY_VRAM);
 	if (served != FEED_SERVED_BY_VRAM)
 		residency_access(manager, owner, hit);
 }

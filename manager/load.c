@@ -9,6 +9,7 @@
 #include "manager/metrics.h"
 #include "manager/prepare.h"
 #include "manager/probe.h"
+#include "manager/vram.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -72,6 +73,7 @@ static void publish(struct load *load)
 	object_settle(entry, cnre_word_generation(object_word(entry)), CNRE_LOAD_OK, CNRE_STATE_READY);
 	CNRE_CRASH_POINT("publish-ready");
 	probe_publish(load);
+	vram_arrived(manager, load->owner);
 	note_failover(load);
 	load_free(load);
 }

@@ -34,7 +34,7 @@
 
 /* CNRE_NO_EXPERTS of cnre.h: the client leases nothing, so it reserves nothing. */
 #define HELLO_NO_EXPERTS (1u << 2)
-#define HELLO_KNOWN_FLAGS 7u
+#define HELLO_KNOWN_FLAGS 15u
 
 #define SESSION_LOG_LINES 200u /* in 10 s: more than a machine full of engines starting at once */
 

@@ -105,7 +105,8 @@ static int open_gpu(struct vram *vram, const struct vram_request *request, char 
 				    "--vram: no pidfd, by which clients would see this manager end: %s", strerror(errno));
 	vram->device = calloc(vram->device_count, sizeof *vram->device);
 	vram->wanted = calloc(vram->manager->model_count, 1);
-	r = vram->device == NULL || vram->wanted == NULL ? -ENOMEM : create_tier(vram);
+	vram->missed = calloc(vram->manager->owner_count, 1);
+	r = vram->device == NULL || vram->wanted == NULL || vram->missed == NULL ? -ENOMEM : create_tier(vram);
 	if (r < 0)
 		return cnre_message(message, VRAM_MESSAGE_BYTES, r, "--vram: cannot make its tables: %s", strerror(-r));
 	for (uint32_t i = 0; i < vram->device_count; i++)
@@ -214,6 +215,7 @@ int vram_close(struct manager *manager)
 		return 0;
 	r = close_gpu(vram);
 	free(vram->wanted);
+	free(vram->missed);
 	free(vram);
 	manager->vram = NULL;
 	return r;

@@ -131,6 +131,7 @@ struct vram {
 	struct vram_device *device;       /* [device_count] */
 	struct tier *tier;
 	unsigned char *wanted;            /* [model_count] 1: a client of it opened a device once */
+	unsigned char *missed;            /* [owner_count] lookups whose load was awaited when they were heard of; 255: or more */
 	int heard;                        /* lookups came since the last pass of the policy */
 	uint32_t next_id;                 /* of an arena */
 	struct vram_upload upload[VRAM_UPLOADS_MAX];

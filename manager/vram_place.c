@@ -18,13 +18,17 @@
 
 /* ---- for the policy ---- */
 
+static int is_in_ram(const struct served_model *model, uint32_t owner)
+{
+	return cnre_word_state(object_word(&model->directory->entry[owner - model->first_owner])) == CNRE_STATE_READY;
+}
+
 int vram_can_upload(void *context, uint32_t owner)
 {
 	struct vram *vram = context;
 	const struct served_model *model = vram_model_of(vram->manager, owner);
 
-	return vram->wanted[model->number] &&
-	       cnre_word_state(object_word(&model->directory->entry[owner - model->first_owner])) == CNRE_STATE_READY;
+	return vram->wanted[model->number] && is_in_ram(model, owner);
 }
 
 int vram_can_leave(void *context, uint32_t owner)
@@ -224,14 +228,33 @@ static void guess_token(struct vram *vram, uint32_t owner)
 	tier_tokens(vram->tier, 1);
 }
 
-void vram_access(struct manager *manager, uint32_t owner)
+/*
+ * What is not in RAM cannot be uploaded, and the policy forgets it until it is used again, which may be after it left RAM again:
+ * a pool smaller than VRAM would fill VRAM with its own size and no more. So a miss is told when its bytes are there.
+ */
+void vram_access(struct manager *manager, uint32_t owner, int was_in_vram)
 {
 	struct vram *vram = manager->vram;
 
 	if (vram == NULL || vram->tier == NULL)
 		return;
 	guess_token(vram, owner);
+	if (!was_in_vram && !is_in_ram(vram_model_of(manager, owner), owner)) {
+		vram->missed[owner] += vram->missed[owner] < UINT8_MAX;
+		return;
+	}
 	tier_access(vram->tier, owner);
+	vram->heard = 1;
+}
+
+void vram_arrived(struct manager *manager, uint32_t owner)
+{
+	struct vram *vram = manager->vram;
+
+	if (vram == NULL || vram->tier == NULL || vram->missed[owner] == 0)
+		return;
+	for (; vram->missed[owner] > 0; vram->missed[owner]--)
+		tier_access(vram->tier, owner);
 	vram->heard = 1;
 }
 
