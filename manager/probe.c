@@ -79,6 +79,17 @@ void probe_evict(struct manager *manager, uint32_t owner)
 	CNRE_PROBE(evict, name.model, name.layer, name.expert, slab_bytes_of(manager, owner));
 }
 
+void probe_migrate(struct manager *manager, uint32_t owner, enum probe_tier from, enum probe_tier to, uint64_t bytes)
+{
+	uint32_t left = (uint32_t)from, reached = (uint32_t)to;
+	struct named name;
+
+	if (!CNRE_PROBE_ATTACHED(migrate))
+		return;
+	name = name_of(manager, owner);
+	CNRE_PROBE(migrate, name.model, name.layer, name.expert, left, reached, bytes);
+}
+
 void probe_reject(struct manager *manager, uint32_t owner, enum probe_reason reason)
 {
 	struct named name;

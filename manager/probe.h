@@ -26,6 +26,9 @@ void probe_load_start(const struct load *load, uint32_t session);
 void probe_load_done(const struct load *load, int64_t ended_ns, int status);
 void probe_publish(const struct load *load);
 void probe_evict(struct manager *manager, uint32_t owner);
+/* From and to a tier, as enum cnre_tier of cnre.h numbers them; bytes 0: a copy went, and nothing was copied. */
+enum probe_tier { PROBE_TIER_ABSENT = 0, PROBE_TIER_RAM = 2, PROBE_TIER_VRAM = 3 };
+void probe_migrate(struct manager *manager, uint32_t owner, enum probe_tier from, enum probe_tier to, uint64_t bytes);
 void probe_reject(struct manager *manager, uint32_t owner, enum probe_reason reason);
 
 #endif

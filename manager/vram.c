@@ -248,6 +248,7 @@ static int look_after(struct vram_device *device, int64_t now_ns)
 		return vram_device_sweep(device);
 	if (is_abandoned(device, now_ns) || (device->relearn_ns != 0 && now_ns >= device->relearn_ns))
 		vram_device_apply(device);
+	vram_device_probe(device, now_ns);
 	return 0;
 }
 
@@ -308,7 +309,9 @@ static int64_t deadline_of(const struct vram_device *device)
 		return deadline_ns;
 	if (device->relearn_ns != 0)
 		deadline_ns = device->relearn_ns;
-	if (device->session_count == 0 && device->target_bytes > 0)
+	if (device->session_count > 0)
+		deadline_ns = earlier(deadline_ns, device->is_probing ? cnre_clock_now_ns() + VRAM_WATCH_NS : device->probe_ns);
+	else if (device->target_bytes > 0)
 		deadline_ns = earlier(deadline_ns, device->abandoned_ns + VRAM_ABANDON_NS);
 	return deadline_ns;
 }

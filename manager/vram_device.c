@@ -8,6 +8,7 @@
 #include "shm/word.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -105,6 +106,24 @@ int vram_device_sweep(struct vram_device *device)
 		}
 	}
 	return 0;
+}
+
+static void probed(struct gpu_job *job)
+{
+	struct vram_device *device = (struct vram_device *)((char *)job - offsetof(struct vram_device, probe_job));
+
+	device->is_probing = 0; /* a call that fails shows in the state of the device */
+}
+
+/* A device is lost while nobody moves anything there, too; clients that only hit would be left with what they read. */
+void vram_device_probe(struct vram_device *device, int64_t now_ns)
+{
+	if (device->session_count == 0 || device->is_probing || now_ns < device->probe_ns)
+		return;
+	device->is_probing = 1;
+	device->probe_ns = now_ns + VRAM_PROBE_NS;
+	device->probe_job = (struct gpu_job){.kind = GPU_JOB_MEASURE, .device = device->number, .done = probed};
+	gpu_submit(device->vram->gpu, &device->probe_job);
 }
 
 /* ---- levels ---- */

@@ -3,6 +3,7 @@
 #include "manager/vram_inner.h"
 
 #include "manager/object.h"
+#include "manager/probe.h"
 #include "shm/ledger.h"
 #include "shm/word.h"
 
@@ -37,6 +38,7 @@ int vram_evict(struct vram_device *device, uint32_t owner)
 	object_settle(entry, generation + 1, CNRE_LOAD_OK, CNRE_STATE_ABSENT);
 	vram_arena_give(device, object_place(entry));
 	tier_removed(vram->tier, owner);
+	probe_migrate(vram->manager, owner, PROBE_TIER_VRAM, vram_is_in_ram(vram->manager, owner) ? PROBE_TIER_RAM : PROBE_TIER_ABSENT, 0);
 	device->evictions++;
 	cnre_counter_add(&vram->manager->counters->vram_evictions, 1);
 	vram_count(vram);

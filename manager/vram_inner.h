@@ -28,6 +28,7 @@
 #define VRAM_ABANDON_NS 60000000000       /* nobody has had a device open for so long: its memory goes back */
 #define VRAM_HOLD_NS 1000000000          /* an upload failed: the next one to that device */
 #define VRAM_SUSPECTS_MAX 16u             /* damaged objects that are still held */
+#define VRAM_PROBE_NS 1000000000          /* a device that somebody has open is asked whether it works, and what is free */
 #define VRAM_WATCH_NS 1000000000          /* while the driver is in a call: whether it hangs */
 #define VRAM_LOOK_NS 50000000             /* at processes that are ending */
 
@@ -100,6 +101,9 @@ struct vram_device {
 	enum vram_growth growth;
 	struct gpu_job grow_job;
 	int64_t grow_ns;                  /* not before then */
+	struct gpu_job probe_job;
+	int is_probing;
+	int64_t probe_ns;                 /* the next one */
 	int is_short;                     /* less than the budget could be had */
 	char shortage[VRAM_MESSAGE_BYTES]; /* why */
 	int64_t relearn_ns;               /* not 0: the policy was told a smaller budget until then */
@@ -185,6 +189,7 @@ void vram_device_open(struct vram *vram, uint32_t number, uint64_t budget_bytes)
 void vram_device_apply(struct vram_device *device);
 void vram_device_lost(struct vram_device *device);
 int vram_device_sweep(struct vram_device *device); /* 1: more is to be done */
+void vram_device_probe(struct vram_device *device, int64_t now_ns);
 void vram_device_short(struct vram_device *device, const char *why); /* NULL: it is not any more */
 void vram_count(struct vram *vram); /* counters that are levels */
 
@@ -205,6 +210,7 @@ int vram_trust_check(const struct vram *vram, const struct session *session, cha
 
 /* ---- vram_place.c ---- */
 
+int vram_is_in_ram(const struct manager *manager, uint32_t owner); /* 1: READY there */
 int vram_place_turn(struct vram *vram); /* 1: there may be more to do at once */
 /* For the policy (struct tier_setup). */
 int vram_can_upload(void *vram, uint32_t owner);

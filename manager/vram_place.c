@@ -12,14 +12,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "manager/object.h"
+#include "manager/probe.h"
 #include "shm/word.h"
 
 #include <errno.h>
 
 /* ---- for the policy ---- */
 
-static int is_in_ram(const struct served_model *model, uint32_t owner)
+int vram_is_in_ram(const struct manager *manager, uint32_t owner)
 {
+	const struct served_model *model = vram_model_of(manager, owner);
+
 	return cnre_word_state(object_word(&model->directory->entry[owner - model->first_owner])) == CNRE_STATE_READY;
 }
 
@@ -28,7 +31,7 @@ int vram_can_upload(void *context, uint32_t owner)
 	struct vram *vram = context;
 	const struct served_model *model = vram_model_of(vram->manager, owner);
 
-	return vram->wanted[model->number] && is_in_ram(model, owner);
+	return vram->wanted[model->number] && vram_is_in_ram(vram->manager, owner);
 }
 
 int vram_can_leave(void *context, uint32_t owner)
@@ -55,6 +58,7 @@ static void publish(struct vram_device *device, const struct vram_upload *upload
 	uint64_t bytes = upload->job.bytes;
 
 	object_settle(entry, cnre_word_generation(object_word(entry)), CNRE_LOAD_OK, CNRE_STATE_READY);
+	probe_migrate(device->vram->manager, upload->owner, PROBE_TIER_RAM, PROBE_TIER_VRAM, bytes);
 	device->uploads++;
 	device->upload_bytes += bytes;
 	cnre_counter_add(&counters->vram_uploads, 1);
@@ -239,7 +243,7 @@ void vram_access(struct manager *manager, uint32_t owner, int was_in_vram)
 	if (vram == NULL || vram->tier == NULL)
 		return;
 	guess_token(vram, owner);
-	if (!was_in_vram && !is_in_ram(vram_model_of(manager, owner), owner)) {
+	if (!was_in_vram && !vram_is_in_ram(manager, owner)) {
 		vram->missed[owner] += vram->missed[owner] < UINT8_MAX;
 		return;
 	}

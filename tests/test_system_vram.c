@@ -475,8 +475,6 @@ Test(system_vram, a_lost_device_is_told_of_and_ram_serves_on)
 	attach_raw(&raw, &world, 0);
 	fill(&world, client, &raw, OBJECTS);
 	fake_gpu.fakecuda_lose_device(0, 719); /* CUDA_ERROR_LAUNCH_FAILED: an uncorrectable error */
-	set_vram(&world, "64M", 0);
-	set_vram(&world, "128M", 0); /* something for the driver to do */
 	cr_assert(world_wait_until(is_lost, &raw, 30), "%s", world_status_text(&world));
 	/* [T2] relaxed: a test's look. */
 	cr_expect_eq(atomic_load_explicit(&raw.page->vram_devices, memory_order_relaxed), 0);

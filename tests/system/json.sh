@@ -111,6 +111,19 @@ for words in status kv clients stats layers drives usage warm 'trace status' 'wh
 done
 stop_manager || failed "$reason"
 
+# With a GPU, which the driver of the tests plays; nobody has it open.
+if [ -e "$build/tests/fakecuda/libcuda.so.1" ]; then
+	LD_LIBRARY_PATH=$build/tests/fakecuda start_manager $((checkpoint_bytes / 2)) --vram 64M --vram-reserve 32M || stop "$reason"
+	for words in status clients 'why 1 1' 'experts 0' experts 'set vram 32M'; do
+		# shellcheck disable=SC2086 # words
+		ask $words
+	done
+	stop_manager || failed "$reason"
+else
+	echo 'make tests builds the driver that VRAM is asked with'
+	exit 77
+fi
+
 # ---- what was given: "verb key types", a line each; what status says of a store and a warm list is as of kv and warm ----
 given()
 {
