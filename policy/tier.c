@@ -33,7 +33,7 @@ struct tier {
 void tier_limits_default(struct moves_limits *ret_limits)
 {
 	*ret_limits = (struct moves_limits){
-		.hysteresis = 0.5f,
+		.hysteresis = 1,     /* twice as much: who is demoted may have to be read from a drive again */
 		.min_age_visits = 4,
 		.bytes_per_token = 256u << 20, /* 13 ms of a bus at 20 GB/s: a fill is spread, and steady moves are far below it */
 	};
