@@ -4,8 +4,9 @@
  * position, cookie), one on the client's ledger, one seq_cst load of the state, and stores into the access log: no
  * system call, no lock, no allocation.
  */
-#include "base/probe.h"
 #include "client/acquire.h"
+
+#include "base/probe.h"
 #include "client/vram.h"
 
 int cnre_acquire(struct cnre *client, uint32_t layer, uint32_t expert, int64_t timeout_ns,

@@ -142,8 +142,7 @@ Test(client_vram_death, closed_descriptor_is_no_death_and_what_has_its_number_is
 	struct cnre_expert view = leased(&a, 3);
 	int exporter = a.client->vram->table[0].exporter, other;
 
-	(void)close(exporter);
-	other = fcntl(open("/dev/null", O_RDONLY | O_CLOEXEC), F_DUPFD_CLOEXEC, exporter); /* always readable */
+	other = dup3(open("/dev/null", O_RDONLY | O_CLOEXEC), exporter, O_CLOEXEC); /* always readable */
 	cr_assert_eq(other, exporter);
 	cr_expect_eq(cnre_release(a.client, &view), 0);
 	vram_attached_stop(&a);
