@@ -78,13 +78,17 @@ Test(gpu_import, closing_a_device_closes_its_arenas)
 {
 	struct fakecuda_usage usage;
 	struct fakecuda_process process;
+	CUcontext engines;
 	uint64_t address;
 
 	start();
+	/* An engine has the context too, so it outlives the import, and would keep what is open in it. */
+	cr_assert_eq(fake_gpu.cuDevicePrimaryCtxRetain(&engines, 0), CUDA_SUCCESS);
 	cr_assert_eq(open_arena(&exporter.device[0], &address), 0);
 	import = gpu_import_close(import);
 	fake_gpu.fakecuda_usage(0, &usage);
 	cr_expect_eq(usage.opened, 0);
+	cr_assert_eq(fake_gpu.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
 	cr_assert_eq(fake_gpu.fakecuda_process(getpid(), &process), 0);
 	cr_expect_eq(process.contexts, 0);
 	cr_expect_eq(gpu_exporter_stop(&exporter), 0);
