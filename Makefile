@@ -408,7 +408,7 @@ check-tsan:
 	+@MAKE='$(MAKE)' BUILD=$(tsan_build) tests/run.sh tsan
 fuzz:
 	+@MAKE='$(MAKE)' BUILD=$(fuzz_build) FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/run.sh fuzz $(F)
-check-gpu bench-gpu: %-gpu: $(out)/tests/gpu/%-gpu
+check-gpu bench-gpu: %-gpu: all $(out)/tests/gpu/%-gpu
 	@BUILD='$(BUILD)' tests/gpu/run.sh $* || [ $$? = 77 ]
 lint: all
 	@BUILD='$(BUILD)' tests/lint/run.sh
@@ -450,7 +450,7 @@ $(out)/bench-bin/bench_view: $(out)/obj/tests/bench/bench_view.o $(call archives
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ -ljansson -linih -lcrypto -lm
 
 # What a client sees: these use the library as an engine does, and the folders beside it for what to compare with.
-client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath restart death kv drives)
+client_benches := $(patsubst %,$(out)/bench-bin/bench_%,coldmiss hitpath restart death kv drives vram)
 $(client_benches): $(out)/bench-bin/%: $(out)/obj/tests/bench/%.o $(library) $(call archives,model base)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $< -L$(out) -lcnre -Wl,-rpath,'$$ORIGIN/..' \

@@ -8,5 +8,10 @@ export CNRE_BUILD=${BUILD:-build}
 program=$CNRE_BUILD/tests/gpu/$1-gpu
 timeout -k 10 "${LIMIT:-300}" "$program" </dev/null
 status=$?
-[ $status != 77 ] || echo "$1-gpu: skipped: no GPU is to be used here"
+if [ $status = 77 ]; then
+	echo "$1-gpu: skipped: no GPU is to be used here"
+elif [ $status = 0 ] && [ "$1" = bench ]; then
+	bash tests/bench/vram.sh # with a manager and a client
+	status=$?
+fi
 exit $status
