@@ -227,6 +227,30 @@ static void print_kv(FILE *out, struct fields *fields, const json_t *kv)
 		print_kv_files(out, fields, fields_object(fields, kv, "disk"));
 }
 
+static void print_gpu(FILE *out, struct fields *fields, const json_t *device)
+{
+	char charged[FORMAT_BYTES], budget[FORMAT_BYTES], experts[FORMAT_BYTES];
+
+	fprintf(out, "vram       %s: %s, %s of %s, %s experts, %zu clients\n", fields_string(fields, device, "uuid"),
+		fields_string(fields, device, "state"), format_bytes(fields_number(fields, device, "charged_bytes"), charged),
+		format_bytes(fields_number(fields, device, "budget_bytes"), budget),
+		format_count(fields_number(fields, device, "experts"), experts), json_array_size(fields_array(fields, device, "clients")));
+}
+
+/* Only where GPUs were asked for. */
+static void print_vram(FILE *out, struct fields *fields, const json_t *status)
+{
+	const json_t *vram = json_object_get(status, "vram"), *devices = json_object_get(vram, "devices"), *device;
+	const char *reason = json_string_value(json_object_get(vram, "reason"));
+	const char *state = json_string_value(json_object_get(vram, "state"));
+	size_t index;
+
+	if (state != NULL && strcmp(state, "none") == 0)
+		fprintf(out, "vram       none: %s\n", reason == NULL ? "" : reason);
+	json_array_foreach (devices, index, device)
+		print_gpu(out, fields, device);
+}
+
 /* Only where there is something to tell. */
 static void print_warm(FILE *out, struct fields *fields, const json_t *status)
 {
@@ -285,6 +309,7 @@ static void print(FILE *out, struct fields *fields, const json_t *status)
 	print_loader(out, fields, fields_object(fields, status, "loader"));
 	print_pressure(out, fields, fields_object(fields, status, "pressure"));
 	print_kv(out, fields, fields_object(fields, status, "kv"));
+	print_vram(out, fields, status);
 	print_warm(out, fields, status);
 	print_colibri(out, fields, status);
 	print_settings(out, fields, status);
