@@ -172,6 +172,8 @@ int vram_open(struct manager *manager, char message[VRAM_MESSAGE_BYTES])
 	atomic_store_explicit(&manager->page->vram_devices, 0, memory_order_relaxed);
 	cnre_counter_set(&manager->counters->vram_bytes, 0);
 	cnre_counter_set(&manager->counters->vram_budget_bytes, 0);
+	if (settings != NULL && vram_settings_unused(settings) != NULL)
+		cnre_log(CNRE_LOG_WARNING, "%s", vram_settings_unused(settings));
 	if (settings == NULL || settings->vram == NULL)
 		return 0;
 	r = vram_settings_parse(settings, &request, message);
