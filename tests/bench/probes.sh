@@ -6,15 +6,16 @@
 #   on      with bpftrace at all but lease_taken and lease_released, counting each
 #   leases  at those two as well, which every hit passes
 # and the same of bench_hitpath's pairs, where there is nothing but hits. Clock and processor time of each run; each ratio is of
-# two neighbouring runs, one of them without probes.
+# two neighbouring runs, one of them without probes, and of the fastest runs: where other work runs, that is nearer to the truth.
+# What nobody attached costs is smaller than any of that; with valgrind it is counted in instructions.
 #
-# STEPS tokens a run (64), ROUNDS (8), PAIRS of the hit path (200000).
+# STEPS tokens a run (32), ROUNDS (10), PAIRS of the hit path (20000).
 cd "$(dirname "$0")/../.." || exit 1
-ROUNDS=${ROUNDS:-8}
+ROUNDS=${ROUNDS:-10}
 # shellcheck source=tests/bench/lib.sh
 . tests/bench/lib.sh
-steps=${STEPS:-64}
-pairs=${PAIRS:-200000}
+steps=${STEPS:-32}
+pairs=${PAIRS:-20000}
 open_bench probes
 command -v bpftrace >/dev/null || give_up 'no bpftrace: apt-get install --no-install-recommends bpftrace'
 bpftrace -q -e 'BEGIN { exit(); }' >"$work/bpftrace.log" 2>&1 </dev/null || give_up "bpftrace does not run here: $(tail -n 1 "$work/bpftrace.log")"
@@ -77,13 +78,12 @@ attach() # names that it leaves out: a regular expression
 	done
 	give_up "bpftrace cannot attach: $(tail -n 1 "$work/bpftrace.log")"
 }
-fired() { sed -n "s/^@count\[$1\]: //p" "$work/tracer.out"; } # probe
 
 # ---- one run of each way ----
 
 # Processor time of an engine: user and system, by bash, in milliseconds.
 TIMEFORMAT='%U %S'
-run() # way
+run() # way [warm]
 {
 	local times before
 	socket=$(socket_of "$1")
@@ -92,7 +92,8 @@ run() # way
 	milliseconds=$(awk '{printf "%d", ($1 + $2) * 1000}' <<<"$times")
 	rate=$(number tokens_per_second <"$work/$1.json")
 	missed=$(number misses <"$work/$1.json")
-	[ "$missed" = 0 ] || [ "$2" = warm ] || give_up "$1: $missed misses in a run with everything resident"
+	[ "$missed" = 0 ] || [ "${2-}" = warm ] || give_up "$1: $missed misses in a run with everything resident"
+	[ -z "${2-}" ] || return 0
 	pair_ns=$("$(build_of "$1")/bench-bin/bench_hitpath" "$socket" "$checkpoint" "$pairs" | number pair_ns) || give_up 'bench_hitpath failed'
 }
 
@@ -102,35 +103,62 @@ done
 declare -A rate_of cpu_of pair_of
 measure() # way
 {
-	case $1 in
-	on) attach '^lease_(taken|released)$' ;;
-	leases) attach '^$' ;;
-	esac
-	run "$1" measured
-	stop_tracer
+	run "$1"
 	rate_of[$1]=$rate cpu_of[$1]=$milliseconds pair_of[$1]=$pair_ns
 	note "tokens_per_second_$1" "$rate"
 	note "cpu_ms_$1" "$milliseconds"
 	note "pair_ns_$1" "$pair_ns"
-	[ "$1" != leases ] || note events_leases $(($(fired lease_taken) + $(fired lease_released)))
 }
-turn=0
-# A way and the build without probes, one right after the other, who is first by turns.
+# A way and the build without probes, one right after the other, who is first by turns. The tracer watches the files of one
+# build only, so it stays for all rounds of its way.
 compare() # way
 {
-	turn=$((1 - turn))
-	if [ $turn = 1 ]; then measure none && measure "$1"; else measure "$1" && measure none; fi
+	if [ $((round % 2)) = 0 ]; then measure none && measure "$1"; else measure "$1" && measure none; fi
 	note "time_ratio_$1" "$(calculate "${rate_of[none]} / ${rate_of[$1]}")"
 	note "cpu_ratio_$1" "$(calculate "${cpu_of[$1]} / ${cpu_of[none]}")"
 	note "pair_ratio_$1" "$(calculate "${pair_of[$1]} / ${pair_of[none]}")"
 }
-# What is closest to none has the most rounds.
-for ((round = 0; round < rounds; round++)); do
-	for way in off on off leases off; do
+for way in off on leases; do
+	case $way in
+	on) attach '^lease_(taken|released)$' ;;
+	leases) attach '^$' ;;
+	esac
+	for ((round = 0; round < rounds; round++)); do
 		compare $way
 	done
+	stop_tracer
 done
 ways=(none off on leases)
+
+fastest() { spread_of "$1" | cut -d ' ' -f 2; } # name
+for way in off on leases; do
+	note "cpu_ratio_fastest_$way" "$(calculate "$(fastest "cpu_ms_$way") / $(fastest cpu_ms_none)")"
+	note "pair_ratio_fastest_$way" "$(calculate "$(fastest "pair_ns_$way") / $(fastest pair_ns_none)")"
+done
+# The same by what an event costs, which differs less: each hit has two.
+event_ns=$(calculate "($(fastest pair_ns_leases) - $(fastest pair_ns_none)) / 2")
+events=$((2 * $(number hits <"$work/leases.json")))
+note event_ns "$event_ns"
+note share_of_lease_events "$(calculate "$events * $event_ns / 1e6 / $(fastest cpu_ms_none)")"
+echo "lease events: $events in a run, $event_ns ns each: $(show_spread share_of_lease_events 4) of its processor time"
+
+# Instructions of an engine from its start to its end, in $collected.
+instructions() # way
+{
+	valgrind --tool=callgrind --callgrind-out-file=/dev/null "$(build_of "$1")/cnre-olmoe" --model "$checkpoint" --socket "$(socket_of "$1")" \
+		--tokens "${prompts[0]}" --steps "$steps" --threads 1 --cache cnre --json >"$work/valgrind.json" 2>"$work/valgrind.log" ||
+		give_up "cnre-olmoe under valgrind: $(last_line "$work/valgrind.log")"
+	collected=$(sed -n 's/.*Collected : \([0-9]*\).*/\1/p' "$work/valgrind.log")
+}
+if command -v valgrind >/dev/null; then
+	for ((round = 0; round < 3; round++)); do
+		instructions none
+		collected_without=$collected
+		instructions off
+		note instructions_ratio_off "$(calculate "$collected / $collected_without")"
+	done
+	echo "instructions of an engine, off ÷ none: $(show_spread instructions_ratio_off 5)"
+fi
 
 # System calls that a million hits add, with nobody attached.
 if command -v strace >/dev/null; then
@@ -148,4 +176,6 @@ printf '%-10s %-28s %-28s %-28s\n' '÷ none' 'time' 'processor time' 'a pair'
 for way in off on leases; do
 	printf '%-10s %-28s %-28s %-28s\n' $way "$(show_spread "time_ratio_$way" 4)" "$(show_spread "cpu_ratio_$way" 4)" "$(show_spread "pair_ratio_$way" 4)"
 done
+printf '%-10s %-28s %-28s %-28s\n' fastest '' "$(for way in off on leases; do show_spread cpu_ratio_fastest_$way 4 | cut -d ' ' -f 1; done | tr '\n' ' ')" \
+	"$(for way in off on leases; do show_spread pair_ratio_fastest_$way 4 | cut -d ' ' -f 1; done | tr '\n' ' ')"
 write_results
