@@ -21,7 +21,7 @@ bpftool=$(command -v bpftool || echo /usr/sbin/bpftool)
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/cnre-test-XXXXXX") || exit 1
 here=$(mktemp -d "$build/inspect-XXXXXX") || exit 1
-mounted='' loop='' inspector='' holder='' rogue=''
+mounted='' loop='' inspector='' holder='' rogue='' throttle=''
 steps=24
 # shellcheck source=tools/demo/compare.sh
 . tools/demo/compare.sh
@@ -33,7 +33,9 @@ close_test()
 	done
 	compare_close
 	[ -z "$mounted" ] || umount "$work/disk" 2>/dev/null || umount -l "$work/disk"
+	[ -z "$loop" ] || delpart "$loop" 1 2>/dev/null
 	[ -z "$loop" ] || losetup -d "$loop"
+	[ -z "$throttle" ] || rmdir "$throttle" 2>/dev/null
 	rm -rf "$work" "$here"
 }
 trap close_test EXIT
@@ -270,16 +272,73 @@ with_program "$work/stripped-managerd" 'stripped-managerd: has no probes at all'
 sed 's/load_chunk/load_chonk/g' "$build/cnre-managerd" >"$work/misspelt-managerd"
 with_program "$work/misspelt-managerd" 'misspelt-managerd: has no probe cnre:load_chunk'
 
-# ---- on an ext4 of its own ----
-if command -v mkfs.ext4 >/dev/null && truncate -s 400M "$work/image" && mkfs.ext4 -q -F "$work/image" && mkdir "$work/disk" &&
-	loop=$(losetup --show -f --direct-io=on "$work/image" 2>/dev/null || losetup --show -f "$work/image") && mount "$loop" "$work/disk"; then
+# ---- on an ext4 of its own: a partition, so that sectors are not those of the file system ----
+own_disk()
+{
+	local device
+	truncate -s 500M "$work/image" && loop=$(losetup --show -f --direct-io=on "$work/image" 2>/dev/null || losetup --show -f "$work/image") || return
+	device=$loop
+	if addpart "$loop" 1 20480 819200 2>/dev/null && await 5 'the partition' test -b "${loop}p1"; then
+		device=${loop}p1
+	fi
+	mkfs.ext4 -q -F "$device" && mkdir "$work/disk" && mount "$device" "$work/disk"
+}
+kv=(--kv-ram 16M --kv-dir "$work/kv")
+if command -v mkfs.ext4 >/dev/null && own_disk; then
 	mounted=yes
-	serve "$work/disk"
-	attributed 'ext4 on a loop device'
+	mkdir "$work/disk/kv"
+	kv=(--kv-ram 16M --kv-dir "$work/disk/kv")
+	serve "$work/disk" "${kv[@]}"
+	attributed "ext4 on $(basename "$(findmnt -n -o SOURCE "$work/disk")")"
+	# Of a drive that is throttled, threads of the kernel read for the manager.
+	throttle=/sys/fs/cgroup/blkio/cnre-$$
+	if mkdir "$throttle" 2>/dev/null; then
+		echo "$(lsblk -n -d -o MAJ:MIN "$loop" | tr -d ' ') 100000000" >"$throttle/blkio.throttle.read_bps_device"
+		for process in $(pgrep -f "cnre-managerd.*$socket"); do
+			echo "$process" >"$throttle/cgroup.procs" # the keeper, too
+		done
+		begin io --json && {
+			steps=6 run_shared shared 1 || failed "throttled: $reason"
+			finish
+			holds throttled '.attributed_share >= 0.995 and .by.loads > 0'
+			holds throttled '[.processes[] | select(.role == "kernel") | .by.loads] | add > 0'
+		}
+		for process in $(cat "$throttle/cgroup.procs"); do
+			echo "$process" >/sys/fs/cgroup/blkio/cgroup.procs
+		done
+		rmdir "$throttle"
+	else
+		echo 'no blkio control group of version 1: no drive was throttled'
+	fi
 else
 	echo 'no loop device: only the file system of the build was tried'
-	serve "$work"
+	serve "$work" "${kv[@]}"
 fi
+
+# ---- files of KV prefixes are the manager's, and known ----
+talk() { timeout 60 "$build/cnre-olmoe" --model "$checkpoint" --socket "$socket" --tokens "$(seq -s ' ' 1 400)" --steps 2 --cache cnre --kv cnre >"$work/talk" 2>&1 </dev/null; }
+talk || failed "an engine with KV: $(last_line "$work/talk")"
+stop_manager || failed "$reason"
+start_manager $((checkpoint_bytes / 2)) "${kv[@]}" || stop "$reason"
+find "${kv[3]}" -type f -exec dd if={} of=/dev/null iflag=nocache count=0 status=none ';'
+begin io --json && {
+	talk || failed "an engine with KV again: $(last_line "$work/talk")"
+	finish
+	if [ -n "$mounted" ] || [ "$(stat -f -c %T "$work")" != tmpfs ]; then
+		holds kv '.by.kv > 0 and .attributed_share >= 0.99'
+	fi
+}
+
+# ---- a manager that is killed, and its successor ----
+begin io --json && {
+	kill -KILL "$("$build/cnrectl" --socket "$socket" status --json | jq .pid)"
+	run_shared shared 2 || failed "after a restart: $reason"
+	finish
+	holds 'after a restart' '.attributed_share >= 0.995 and .self_bytes == 0 and .by.loads > 0'
+	holds 'after a restart' '.notes | any(test("the manager was restarted"))'
+	grep -q 'reads experts by itself' "$work/err" && failed 'after a restart the manager is taken for a stranger'
+}
+manager_process=$("$build/cnrectl" --socket "$socket" status --json | jq .pid)
 
 # ---- nothing stays behind ----
 attached() { "$bpftool" prog show 2>/dev/null | grep -cE 'name on_(probe|read|first_use|lease_taken)'; }
@@ -289,8 +348,8 @@ semaphore() # probe
 {
 	local at base
 	at=$(readelf -n "$build/cnre-managerd" | grep -A1 "Name: $1\$" | sed -n 's/.*Semaphore: 0x0*\([0-9a-f]*\)$/\1/p' | head -n 1)
-	base=$(sed -n '/ 00000000 .*cnre-managerd$/{s/-.*//p;q}' "/proc/$manager/maps")
-	dd if="/proc/$manager/mem" bs=1 skip=$((0x$base + 0x$at)) count=2 status=none | od -An -tu2 | tr -d ' '
+	base=$(sed -n '/ 00000000 .*cnre-managerd$/{s/-.*//p;q}' "/proc/$manager_process/maps")
+	dd if="/proc/$manager_process/mem" bs=1 skip=$((0x$base + 0x$at)) count=2 status=none | od -An -tu2 | tr -d ' '
 }
 clean() # when
 {

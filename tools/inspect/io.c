@@ -44,10 +44,6 @@ static void take_load(struct inspect *inspect, const struct event *event)
 	const __u64 *argument = event->argument;
 	struct tally_client *client;
 
-	if (!subject_is_manager(&inspect->subject, event->process)) {
-		inspect->wants_refresh = 1; /* of another manager, or of one that was restarted a moment ago */
-		return;
-	}
 	if (event->kind == EVENT_LOAD_START) {
 		(void)load_table_start(&io->loads, (uint32_t)argument[0],
 				       &(struct load_entry){.name = {(uint32_t)argument[1], (uint32_t)argument[2], (uint32_t)argument[3]},
@@ -56,6 +52,7 @@ static void take_load(struct inspect *inspect, const struct event *event)
 							    .kind = (uint32_t)argument[6],
 							    .start_ns = event->at_ns});
 		client = tally_client(&io->tally, (uint32_t)argument[5]);
+		inspect->wants_refresh |= argument[5] != 0 && subject_session(&inspect->subject, (uint32_t)argument[5]) == NULL;
 		if (client != NULL)
 			client->loads++;
 	} else if (event->kind == EVENT_LOAD_CHUNK) {
@@ -92,14 +89,30 @@ static void add_load(struct io *io, const struct load_entry *load, uint64_t byte
 
 /* ---- reads ---- */
 
-/* At once, not only in a report: somebody reads experts past the manager. */
-static void expose(struct inspect *inspect, struct tally_process *process)
+/*
+ * At once, not only in a report: somebody reads experts past the manager. But not before the manager was asked who it is: one that
+ * was restarted a moment ago reads under another number.
+ */
+static void expose(const struct inspect *inspect, struct tally_process *process)
 {
 	const struct io *io = inspect->state;
 
+	if (process->is_exposed || process->bytes[TALLY_SELF] == 0 || io_role_of(inspect, process) == IO_MANAGER)
+		return;
 	process->is_exposed = 1;
 	(void)fprintf(stderr, "cnre-inspect: io: process %u (%s) reads experts by itself, past the manager: %s\n", process->process,
 		      process->name, io->checkpoint.file[process->file].path);
+}
+
+/* What the manager reads, and for no load. Through the page cache the kernel reads more than a load has asked for. */
+static enum tally_class unasked_class(const struct io *io, const struct event *event, const struct checkpoint_piece *piece)
+{
+	const struct checkpoint_file *file = &io->checkpoint.file[piece->file];
+
+	if ((event->flags & EVENT_CACHED) != 0 &&
+	    load_table_is_near(&io->loads, file->place.device, file->place.inode, piece->file_off, io->ahead_bytes))
+		return TALLY_AHEAD;
+	return piece->kind == RANGE_HEADER ? TALLY_HEADER : TALLY_OWN;
 }
 
 static void take_manager_piece(struct inspect *inspect, const struct event *event, struct tally_process *process,
@@ -116,8 +129,7 @@ static void take_manager_piece(struct inspect *inspect, const struct event *even
 			piece->bytes = reading;
 		add_load(io, load, piece->bytes);
 	}
-	tally_add(&io->tally, process, load != NULL ? TALLY_LOAD : piece->kind == RANGE_HEADER ? TALLY_HEADER : TALLY_OWN,
-		  event->argument[0], 0, piece->bytes);
+	tally_add(&io->tally, process, load != NULL ? TALLY_LOAD : unasked_class(io, event, piece), event->argument[0], 0, piece->bytes);
 }
 
 static int is_dense_at(const struct io *io, uint64_t device, uint64_t begin, uint64_t bytes, uint32_t file)
@@ -148,8 +160,7 @@ static void take_other_piece(struct inspect *inspect, const struct event *event,
 	if (class != TALLY_SELF)
 		return;
 	process->file = piece->file;
-	if (!process->is_exposed)
-		expose(inspect, process);
+	inspect->wants_refresh |= !process->is_exposed;
 }
 
 static void take_unknown(struct inspect *inspect, const struct event *event, struct tally_process *process, uint64_t begin, uint64_t bytes,
@@ -218,6 +229,9 @@ static void tick(struct inspect *inspect)
 {
 	struct io *io = inspect->state;
 	const struct subject *subject = &inspect->subject;
+
+	for (uint32_t i = 0; i < io->tally.process_count; i++)
+		expose(inspect, &io->tally.process[i]);
 
 	for (; io->watched_managers < subject->manager_count; io->watched_managers++)
 		(void)programs_watch_process(inspect->programs, subject->manager[io->watched_managers]);

@@ -169,9 +169,14 @@ static json_t *processes_of(const struct inspect *inspect, uint64_t ret_total[TA
 	struct lines lines = {.count = 0};
 
 	for (uint32_t i = 0; i < io->tally.process_count; i++) {
-		const struct tally_process *process = &io->tally.process[i];
+		struct tally_process *process = &io->tally.process[i];
 		const struct subject_client *client = subject_client_of(&inspect->subject, process->process);
 
+		/* It was restarted, and read before it was known to be the manager. */
+		if (io_role_of(inspect, process) == IO_MANAGER) {
+			process->bytes[TALLY_OWN] += process->bytes[TALLY_SELF];
+			process->bytes[TALLY_SELF] = 0;
+		}
 		if (is_counted(inspect, process)) {
 			for (uint32_t k = 0; k < TALLY_CLASSES; k++)
 				ret_total[k] += process->bytes[k];

@@ -204,3 +204,19 @@ const struct load_entry *load_table_reader(const struct load_table *table, uint6
 	}
 	return NULL;
 }
+
+int load_table_is_near(const struct load_table *table, uint64_t device, uint64_t inode, uint64_t off, uint64_t within)
+{
+	for (uint32_t i = 0; i < table->reading_count; i++) {
+		const struct load_entry *entry = &table->entry[table->reading[i]];
+
+		for (uint32_t k = 0; k < entry->chunk_count; k++) {
+			const struct load_chunk *chunk = &entry->chunk[k];
+
+			if (chunk->device == device && chunk->inode == inode && off + within >= chunk->file_off &&
+			    off < chunk->file_off + chunk->bytes + within)
+				return 1;
+		}
+	}
+	return 0;
+}

@@ -69,6 +69,9 @@ struct load_entry *load_table_find(struct load_table *table, uint32_t number); /
 const struct load_entry *load_table_reader(const struct load_table *table, uint64_t device, uint64_t inode, uint64_t off,
 					   uint64_t *ret_bytes);
 
+/* Whether some load is reading within so many bytes of this place. */
+int load_table_is_near(const struct load_table *table, uint64_t device, uint64_t inode, uint64_t off, uint64_t within);
+
 /* The expert's last load, if its number was not used again; NULL. */
 struct load_entry *load_table_last(struct load_table *table, const struct load_name *name);
 

@@ -32,8 +32,8 @@ static void take(void *context, const struct event *event)
 	struct watch *watch = context;
 	struct inspect *inspect = watch->inspect;
 
-	/* In order: while something is kept, all that a probe tells is. */
-	if (is_known(inspect, event) && (watch->later_count == 0 || event->kind == EVENT_READ)) {
+	/* In order: while something is kept, so is the rest; a manager that was restarted tells of a load, and then reads. */
+	if (is_known(inspect, event) && watch->later_count == 0) {
 		inspect->verb->take(inspect, event);
 		return;
 	}
