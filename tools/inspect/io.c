@@ -112,7 +112,9 @@ static enum tally_class unasked_class(const struct io *io, const struct event *e
 	if ((event->flags & EVENT_CACHED) != 0 &&
 	    load_table_is_near(&io->loads, file->place.device, file->place.inode, piece->file_off, io->ahead_bytes))
 		return TALLY_AHEAD;
-	return piece->kind == RANGE_HEADER ? TALLY_HEADER : TALLY_OWN;
+	if (piece->kind == RANGE_HEADER)
+		return TALLY_HEADER;
+	return io->has_own_reads ? TALLY_OWN : TALLY_UNKNOWN;
 }
 
 static void take_manager_piece(struct inspect *inspect, const struct event *event, struct tally_process *process,
@@ -129,7 +131,8 @@ static void take_manager_piece(struct inspect *inspect, const struct event *even
 			piece->bytes = reading;
 		add_load(io, load, piece->bytes);
 	}
-	tally_add(&io->tally, process, load != NULL ? TALLY_LOAD : unasked_class(io, event, piece), event->argument[0], 0, piece->bytes);
+	tally_add(&io->tally, process, load != NULL ? TALLY_LOAD : unasked_class(io, event, piece), event->argument[0],
+		  file->place.inode, piece->bytes);
 }
 
 static int is_dense_at(const struct io *io, uint64_t device, uint64_t begin, uint64_t bytes, uint32_t file)
@@ -292,6 +295,23 @@ static void close_io(struct inspect *inspect)
 	inspect->state = NULL;
 }
 
+/* Copies are sampled and their drives tried; a scrub reads everything in time. */
+static int has_own_reads(const json_t *status)
+{
+	const json_t *line;
+	size_t i;
+
+	if (json_array_size(json_object_get(status, "mirrors")) > 0)
+		return 1;
+	json_array_foreach (json_object_get(status, "settings"), i, line) {
+		const char *name = json_string_value(json_object_get(line, "name")), *value = json_string_value(json_object_get(line, "value"));
+
+		if (name != NULL && value != NULL && strcmp(name, "scrub") == 0)
+			return strcmp(value, "off") != 0;
+	}
+	return 0;
+}
+
 static int open_experts(struct io *io)
 {
 	for (uint32_t i = 0; i < io->checkpoint.model_count; i++) {
@@ -314,6 +334,7 @@ static int open_io(struct inspect *inspect, char message[INSPECT_MESSAGE_BYTES])
 	if (io == NULL)
 		return -ENOMEM;
 	io->ahead_bytes = AHEAD_BYTES_LEAST;
+	io->has_own_reads = has_own_reads(inspect->subject.status);
 	r = tally_open(&io->tally);
 	if (r == 0)
 		r = load_table_open(&io->loads);

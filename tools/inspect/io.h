@@ -18,6 +18,7 @@ struct io {
 	uint32_t watched_managers;
 	struct tally_expert *expert[CHECKPOINT_MODELS_MAX]; /* by object, of the served model */
 	uint64_t ahead_bytes;
+	int has_own_reads;                /* mirrors or a scrub: a reason to read experts for no load */
 };
 
 /* Of a process, at the time of a report. */

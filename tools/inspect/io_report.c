@@ -192,6 +192,16 @@ static json_t *processes_of(const struct inspect *inspect, uint64_t ret_total[TA
 	return finish(&lines, UINT32_MAX);
 }
 
+/* Of a checkpoint's file the path is known, whoever has closed it. */
+static const char *path_of(struct io *io, const struct tally_unexplained *from)
+{
+	uint32_t file = checkpoint_file_of(&io->checkpoint, from->device, from->inode);
+
+	if (from->inode == 0)
+		return "";
+	return file != EXTENT_NO_FILE ? io->checkpoint.file[file].path : known_files_path(&io->files, from->process, from->device, from->inode);
+}
+
 static json_t *unexplained_of(struct inspect *inspect)
 {
 	struct io *io = inspect->state;
@@ -209,7 +219,7 @@ static json_t *unexplained_of(struct inspect *inspect)
 		add_line(&lines, from->bytes,
 			 json_pack("{s:I, s:s, s:s, s:s, s:s, s:I}", "pid", (json_int_t)from->process, "name", process->name, "what",
 				   tally_class_name[from->class], "device", name, "file",
-				   from->inode == 0 ? "" : known_files_path(&io->files, from->process, from->device, from->inode), "bytes",
+				   path_of(io, from), "bytes",
 				   (json_int_t)from->bytes));
 	}
 	return finish(&lines, inspect->options.top);
