@@ -286,14 +286,14 @@ test_archives_colibri := colibri client gpu kvstore shm base
 test_archives_ctl := ctl model kvstore shm base
 test_archives_top := top ctl kvstore shm base
 test_archives_inspect := inspect ctl model kvstore shm base
-test_libs_inspect := $(inspect_libs)
+test_libs_inspect := $(inspect_libs) $(if $(have_inspect),$(inspect_libs))
 test_archives_route := route standin client gpu kvstore shm base
 test_archives_sim := sim policy model base
 test_archives_gen := gen base
 test_archives_fakecuda :=
 test_libs := -lcriterion -luring -ljansson -linih -lcrypto -lm
 
-tests := $(notdir $(basename $(wildcard tests/test_*.c)))
+tests := $(filter-out $(if $(have_inspect),,test_inspect_elf_file),$(notdir $(basename $(wildcard tests/test_*.c))))
 test_programs := $(addprefix $(out)/tests/,$(tests))
 # An archive, so that a test links what it uses of tests/support/ and not what the others need for it.
 support := $(out)/tests/libsupport.a

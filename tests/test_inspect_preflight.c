@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tools/inspect/preflight.c, options.c, elf_file.c: each thing that can be missing has a sentence of its own. */
-#include "tools/inspect/elf_file.h"
+/* tools/inspect/preflight.c, options.c: each thing that can be missing has a sentence of its own. */
 #include "tools/inspect/options.h"
 #include "tools/inspect/preflight.h"
 
@@ -158,45 +157,4 @@ Test(inspect_options, what_is_wrong_is_said_and_the_output_untouched)
 		cr_expect_neq(message[0], '\0', "%s", wrong[i]);
 		cr_expect_str_eq(options.verb, "old");
 	}
-}
-
-/* ---- programs ---- */
-
-static const char *built(const char *name)
-{
-	static char path[512];
-	const char *build = getenv("CNRE_BUILD");
-
-	(void)snprintf(path, sizeof path, "%s/%s", build != NULL ? build : "build", name);
-	return path;
-}
-
-Test(inspect_elf_file, probes_are_found_by_provider_and_name)
-{
-	struct elf_file *file;
-
-	cr_assert_eq(elf_file_open(&file, built("cnre-managerd")), 0);
-	cr_expect(elf_file_has_notes(file));
-	cr_expect(elf_file_has_probe(file, "cnre", "load_chunk"));
-	cr_expect(!elf_file_has_probe(file, "cnre", "load_chun"), "a name is whole");
-	cr_expect(!elf_file_has_probe(file, "cnr", "load_chunk"));
-	cr_expect(!elf_file_has_probe(file, "cnre", "acquire_done"), "the library's");
-	elf_file_close(file);
-	cr_assert_eq(elf_file_open(&file, built("libcnre.so")), 0);
-	cr_expect(elf_file_has_probe(file, "cnre", "acquire_done"));
-	elf_file_close(file);
-}
-
-Test(inspect_elf_file, a_program_without_probes_and_what_is_no_program)
-{
-	struct elf_file *file = NULL;
-
-	cr_assert_eq(elf_file_open(&file, built("cnre-gen")), 0);
-	cr_expect(!elf_file_has_notes(file));
-	cr_expect(!elf_file_has_probe(file, "cnre", "load_chunk"));
-	elf_file_close(file);
-	file = NULL;
-	cr_expect_eq(elf_file_open(&file, "/proc/self/status"), -ENOEXEC);
-	cr_expect_eq(elf_file_open(&file, "/nonexistent"), -ENOENT);
-	cr_expect_null(file);
 }

@@ -104,16 +104,27 @@ static void expose(const struct inspect *inspect, struct tally_process *process)
 		      process->name, io->checkpoint.file[process->file].path);
 }
 
-/* What the manager reads, and for no load. Through the page cache the kernel reads more than a load has asked for. */
-static enum tally_class unasked_class(const struct io *io, const struct event *event, const struct checkpoint_piece *piece)
+/*
+ * What the manager reads, and for no load. Through the page cache the kernel reads more than a load, or whoever reads a header,
+ * has asked for.
+ */
+static enum tally_class unasked_class(const struct io *io, const struct event *event, struct tally_process *process,
+				      const struct checkpoint_piece *piece)
 {
 	const struct checkpoint_file *file = &io->checkpoint.file[piece->file];
+	const struct tally_piece judged = {.file = piece->file,
+					   .file_off = piece->file_off,
+					   .bytes = piece->bytes,
+					   .kind = piece->kind,
+					   .is_cached = (event->flags & EVENT_CACHED) != 0};
+	int goes_on = process->chain.file == piece->file && process->chain.end == piece->file_off;
+	enum tally_class class = tally_judge(&process->chain, &judged, io->ahead_bytes);
 
-	if ((event->flags & EVENT_CACHED) != 0 &&
-	    load_table_is_near(&io->loads, file->place.device, file->place.inode, piece->file_off, io->ahead_bytes))
+	if (class == TALLY_HEADER || class == TALLY_AHEAD)
+		return class;
+	if (judged.is_cached && ((class == TALLY_DENSE && goes_on) ||
+				 load_table_is_near(&io->loads, file->place.device, file->place.inode, piece->file_off, io->ahead_bytes)))
 		return TALLY_AHEAD;
-	if (piece->kind == RANGE_HEADER)
-		return TALLY_HEADER;
 	return io->has_own_reads ? TALLY_OWN : TALLY_UNKNOWN;
 }
 
@@ -131,7 +142,7 @@ static void take_manager_piece(struct inspect *inspect, const struct event *even
 			piece->bytes = reading;
 		add_load(io, load, piece->bytes);
 	}
-	tally_add(&io->tally, process, load != NULL ? TALLY_LOAD : unasked_class(io, event, piece), event->argument[0],
+	tally_add(&io->tally, process, load != NULL ? TALLY_LOAD : unasked_class(io, event, process, piece), event->argument[0],
 		  file->place.inode, piece->bytes);
 }
 

@@ -32,7 +32,7 @@ static void print_totals(FILE *out, const json_t *report)
 		{"own", "the manager's own: samples of copies, digests, tries of drives"},
 		{"kv", "files of KV prefixes"},
 		{"dense", "dense weights, by whoever computes"},
-		{"ahead", "around dense weights: the kernel reads ahead"},
+		{"ahead", "beside all these: the kernel reads ahead, and whole pages"},
 	};
 	const json_t *by = json_object_get(report, "by");
 	uint64_t all = number(report, "total_bytes");

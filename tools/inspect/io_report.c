@@ -174,7 +174,7 @@ static json_t *processes_of(const struct inspect *inspect, uint64_t ret_total[TA
 
 		/* It was restarted, and read before it was known to be the manager. */
 		if (io_role_of(inspect, process) == IO_MANAGER) {
-			process->bytes[TALLY_OWN] += process->bytes[TALLY_SELF];
+			process->bytes[io->has_own_reads ? TALLY_OWN : TALLY_UNKNOWN] += process->bytes[TALLY_SELF];
 			process->bytes[TALLY_SELF] = 0;
 		}
 		if (is_counted(inspect, process)) {

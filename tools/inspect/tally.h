@@ -23,7 +23,7 @@ enum tally_class {
 	TALLY_OWN,                        /* the manager's own of a checkpoint: samples of copies, digests, tries of drives */
 	TALLY_KV,                         /* the manager's files of KV prefixes */
 	TALLY_DENSE,                      /* what of a checkpoint is no expert, by whoever computes with it */
-	TALLY_AHEAD,                      /* experts' bytes around dense ones: the kernel reads ahead, and whole pages */
+	TALLY_AHEAD,                      /* beside what was asked for: the kernel reads ahead, and whole pages */
 	TALLY_SELF,                       /* experts, by somebody who goes past the manager */
 	TALLY_FILE,                       /* another file, which is known */
 	TALLY_METADATA,                   /* a file system's own */
