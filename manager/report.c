@@ -378,15 +378,15 @@ json_t *report_client(const struct session *session, const struct session_count 
 	const struct session_totals *totals = &count->totals;
 
 	json_t *json = json_pack(
-		"{s:I, s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:I, s:I}", "session",
+		"{s:I, s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:I, s:I}", "session",
 		(json_int_t)session->number, "name", session->name, "pid", (int)session->peer.pid, "uid",
 		(json_int_t)session->peer.uid, "model", text(session->model->catalog->name), "state",
 		session->socket.fd >= 0 ? "attached" : "disconnected", "reserve_slabs", (json_int_t)session->reserve_slabs,
 		"leased", (json_int_t)count->leased, "accesses", (json_int_t)totals->accesses, "hits",
 		(json_int_t)(totals->accesses - totals->misses), "misses", (json_int_t)totals->misses, "joins",
 		(json_int_t)totals->joins, "failures", (json_int_t)totals->failures, "bytes_looked_up",
-		(json_int_t)totals->bytes, "felt_wait_s", (double)totals->wait_ns / 1e9, "attached_s",
-		seconds_since(session->attached_ns), "heard_s",
+		(json_int_t)totals->bytes, "log_lost", (json_int_t)session->log_reader.lost_count, "felt_wait_s",
+		(double)totals->wait_ns / 1e9, "attached_s", seconds_since(session->attached_ns), "heard_s",
 		session->heard_ns == 0 ? json_null() : json_real(seconds_since(session->heard_ns)), "vram_hits",
 		(json_int_t)totals->vram_hits, "vram_leased", (json_int_t)count->vram_leased);
 

@@ -300,6 +300,7 @@ static void compare_clients(const json_t *clients, const struct counted *counted
 		cr_expect_eq(counted->accesses[session], its->accesses, "and as the library told the test");
 		cr_expect_eq(counted->misses[session], its->misses);
 		cr_expect_eq(number(client, "joins"), its->joins);
+		cr_expect_eq(number(client, "log_lost"), 0);
 		cr_expect(json_is_real(json_object_get(client, "heard_s")));
 		cr_expect_leq(json_number_value(json_object_get(client, "felt_p50_s")),
 			      json_number_value(json_object_get(client, "felt_p99_s")));

@@ -92,6 +92,9 @@ done
 key=$("$build/cnrectl" --socket "$socket" kv --json | jq -r '[.namespaces[].prefixes[].key][0]')
 ask kv export "$key" "$work/prefix"
 ask kv import "$work/prefix" --namespace shared
+said=$("$build/cnrectl" --socket "$socket" kv --json | jq '[.namespaces[].time_avoided_s] | add * 1e9 | round')
+counted=$("$build/cnrectl" --socket "$socket" stats --json | jq .kv_avoided_ns)
+[ "$said" = "$counted" ] || failed "namespaces avoided $said ns, and $counted were counted"
 ask set ram $((checkpoint_bytes / 3))
 ask set kv-ram 48M
 ask reset
