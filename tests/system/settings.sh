@@ -11,6 +11,9 @@ for program in cnre-managerd cnrectl cnre-gen; do
 	[ -x "$build/$program" ] || { echo "$build/$program is not built"; exit 77; }
 done
 command -v jq >/dev/null || { echo 'jq is not installed'; exit 77; }
+# The GPU is the one that the driver of the tests plays.
+[ -e "$build/tests/fakecuda/libcuda.so.1" ] || { echo 'make tests builds the driver that VRAM is asked with'; exit 77; }
+export FAKECUDA_UUIDS=GPU-00112233-4455-6677-8899-aabbccddeeff
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/cnre-test-XXXXXX") || exit 1
 steps=1
@@ -73,6 +76,11 @@ kv-disk 64M
 kv-staging 32M
 kv-blocks 100
 kv-allow team=user:root
+vram 64M
+vram-devices $FAKECUDA_UUIDS
+vram-reserve 32M
+vram-staging 32M
+vram-trust group
 clients-max 20
 idle-exit 2h
 keeper no
@@ -95,7 +103,7 @@ serve() # socket arguments...
 {
 	local path=$1 try
 	shift
-	"$build/cnre-managerd" "$@" >"$work/out" 2>"$work/log" &
+	LD_LIBRARY_PATH=$build/tests/fakecuda "$build/cnre-managerd" "$@" >"$work/out" 2>"$work/log" &
 	manager=$!
 	for ((try = 0; try < 300; try++)); do
 		! "$build/cnrectl" --socket "$path" status --json >"$work/status" 2>/dev/null || return 0
