@@ -14,6 +14,7 @@
 #include "manager/residency.h"
 #include "manager/settings.h"
 #include "manager/store.h"
+#include "manager/vram.h"
 #include "policy/policy.h"
 #include "shm/numa.h"
 
@@ -59,6 +60,22 @@ static void kv_ram(const struct manager *manager, struct in_force *in_force)
 	if (manager->kv != NULL)
 		say_bytes(in_force, kv_budget_bytes(manager), manager->settings->kv_ram_bytes);
 	in_force->by = BY_ORDER;
+}
+
+/* Of each GPU; what stands there is of all that serve. */
+static void vram(const struct manager *manager, struct in_force *in_force)
+{
+	uint64_t bytes = cnre_counter_get(&manager->counters->vram_budget_bytes);
+	char message[VRAM_MESSAGE_BYTES], text[VALUE_BYTES / 2];
+	struct vram_request request;
+	/* [RS1] relaxed: our own word. */
+	uint32_t devices = atomic_load_explicit(&manager->page->vram_devices, memory_order_relaxed);
+
+	if (manager->settings->vram == NULL || vram_settings_parse(manager->settings, &request, message) < 0 ||
+	    (!request.is_auto && bytes == request.budget_bytes * devices))
+		return;
+	(void)snprintf(in_force->text, sizeof in_force->text, "%s on %u GPUs", cnre_size_format(bytes, text, sizeof text), devices);
+	in_force->by = manager->state->vram_budget_plus_one > 0 ? BY_ORDER : BY_MACHINE;
 }
 
 static void policy(const struct manager *manager, struct in_force *in_force)
@@ -158,6 +175,7 @@ static const struct {
 } decided[] = {
 	{"ram", ram},
 	{"kv-ram", kv_ram},
+	{"vram", vram},
 	{"policy", policy},
 	{"pool", pool},
 	{"socket", socket_of},

@@ -134,7 +134,7 @@ if serve "$work/other.sock" --config "$work/config" --colibri-env; then
 	# Honoured where that can be looked at from outside.
 	[ "$(stat -c %a "$work/other.sock")" = 600 ] || failed "socket-mode: $(stat -c %a "$work/other.sock")"
 	[ -S "$work/metrics.sock" ] || failed 'metrics: nobody listens'
-	for pair in policy=lfu pool=global io=pool hugepages=4k reads-in-flight=3 clients-max=20 keeper=no ram=512K kv-ram=16M drive-weights=2:1 direct=no; do
+	for pair in policy=lfu pool=global io=pool hugepages=4k reads-in-flight=3 clients-max=20 keeper=no ram=512K kv-ram=16M drive-weights=2:1 direct=no vram=64M; do
 		[ "$(shown "${pair%=*}" in_force)" = "${pair#*=}" ] || failed "in force is ${pair%=*} = $(shown "${pair%=*}" in_force)"
 	done
 	[ "$(jq -r '[.models[].name, .policy, .loader.engine, .kv.enabled, (.mirrors | length)] | join(" ")' "$work/status")" = "checkpoint checkpoint:rows16 lfu pread true 1" ] ||
@@ -142,6 +142,8 @@ if serve "$work/other.sock" --config "$work/config" --colibri-env; then
 	"$build/cnrectl" --socket "$work/other.sock" set ram 384K >/dev/null && "$build/cnrectl" --socket "$work/other.sock" status --json >"$work/status"
 	expect ram 512K 'config file, line 3'
 	[ "$(shown ram by)" = cnrectl ] || failed "after set ram: $(shown ram in_force) by $(shown ram by)"
+	"$build/cnrectl" --socket "$work/other.sock" set vram 16M >/dev/null && "$build/cnrectl" --socket "$work/other.sock" status --json >"$work/status"
+	[ "$(shown vram in_force), $(shown vram by)" = '16.0 MiB on 1 GPUs, cnrectl' ] || failed "after set vram: $(shown vram in_force) by $(shown vram by)"
 	stop_manager || failed "$reason"
 fi
 for name in config colibri-env check version help; do
