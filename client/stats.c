@@ -50,7 +50,7 @@ int cnre_model(const struct cnre *client, struct cnre_model_info *ret_info)
 	info.expert_bytes_min = catalog->payload_bytes_min;
 	info.expert_bytes_max = catalog->payload_bytes_max;
 	info.total_bytes = catalog->payload_bytes_total;
-	info.capabilities = catalog->capabilities | (cnre_vram_is_served(client) ? CNRE_CAP_VRAM : 0);
+	info.capabilities = catalog->capabilities | (cnre_vram_is_offered(client) ? CNRE_CAP_VRAM : 0);
 	info.reserve_bytes = client->reserve_bytes;
 	info.reserve_objects = client->reserve_slabs;
 	/* [S1] relaxed: a number of the manager's, current when it was read. */

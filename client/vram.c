@@ -89,13 +89,17 @@ void cnre_vram_close_in_child(struct cnre *client)
 
 /* ---- what is said about it ---- */
 
-int cnre_vram_is_served(const struct cnre *client)
+int cnre_vram_is_offered(const struct cnre *client)
 {
 	const struct cnre_vram *vram = client->vram;
 
-	/* [VC2] relaxed: a flag; set when the manager has refused. */
-	if (vram == NULL || !vram->is_wanted || atomic_load_explicit(&vram->is_refused, memory_order_relaxed) != 0)
-		return 0;
+	/* [VC2] relaxed: a mark; set when the manager has refused, and of no other one. */
+	return vram != NULL && vram->is_wanted && cnre_vram_is_served(client) &&
+	       atomic_load_explicit(&vram->refused, memory_order_relaxed) != (uint64_t)cnre_client_epoch(client) + 1;
+}
+
+int cnre_vram_is_served(const struct cnre *client)
+{
 	/* [VC3] relaxed: a number of the manager's, current when it was read. */
 	return atomic_load_explicit(&client->page->vram_devices, memory_order_relaxed) > 0;
 }

@@ -85,7 +85,7 @@ struct cnre_vram_device {
 struct cnre_vram {
 	int is_wanted, may_use_ram;       /* flags of cnre_attach */
 	_Atomic uint32_t held;            /* objects leased, of all tables */
-	_Atomic uint32_t is_refused;      /* the manager said -EACCES */
+	_Atomic uint64_t refused;         /* epoch + 1 of the manager that said -EACCES; 0: none did */
 	_Atomic uint64_t retired;         /* accesses in tables that are closed */
 	pthread_mutex_t lock;             /* which tables are claimed */
 	struct cnre_points points;
@@ -102,7 +102,8 @@ void cnre_vram_close(struct cnre *client);
 void cnre_vram_free(struct cnre *client);  /* memory only, also in a forked child */
 void cnre_vram_close_in_child(struct cnre *client); /* the descriptors, right after fork */
 
-int cnre_vram_is_served(const struct cnre *client);
+int cnre_vram_is_served(const struct cnre *client);   /* the manager has memory of some GPU */
+int cnre_vram_is_offered(const struct cnre *client);  /* and this client may have it, as far as it knows */
 struct cnre_vram_sum {
 	uint64_t accesses, leased_bytes;
 };

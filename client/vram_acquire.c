@@ -53,6 +53,7 @@ static int take(struct call *call, struct cnre_vram_table *table, uint64_t addre
 	call->ret_expert->expert = call->expert;
 	call->ret_expert->index = 0;
 	call->ret_expert->flags = CNRE_IN_VRAM | (call->has_waited ? 0 : CNRE_WAS_RESIDENT);
+	CNRE_PROBE(lease_taken, client->session, call->object, call->layer, call->expert, lease);
 	return 1;
 }
 

@@ -2,6 +2,7 @@
 /* Leases of this tier: up and down, their names, and the release that tells of a dead exporter (R29). */
 #include "client/vram.h"
 
+#include "base/probe.h"
 #include "client/hot.h"
 
 /* ---- the gauge: objects, as many as the reservation ---- */
@@ -89,9 +90,10 @@ int cnre_vram_lease_object(struct cnre *client, uint64_t lease, uint32_t *ret_ob
 
 int cnre_vram_release(struct cnre *client, struct cnre_expert *expert)
 {
-	uint32_t number = cnre_vram_lease_table(expert->lease), object;
+	uint64_t lease = expert->lease;
+	uint32_t number = cnre_vram_lease_table(lease), object;
 	struct cnre_vram_table *table;
-	int r = client->vram == NULL ? -EINVAL : cnre_vram_lease_object(client, expert->lease, &object);
+	int r = client->vram == NULL ? -EINVAL : cnre_vram_lease_object(client, lease, &object);
 	int is_dead;
 
 	if (r < 0)
@@ -105,5 +107,6 @@ int cnre_vram_release(struct cnre *client, struct cnre_expert *expert)
 	if (r < 0)
 		return r;
 	expert->lease = 0;
+	CNRE_PROBE(lease_released, client->session, object, lease);
 	return is_dead ? -EPIPE : 0;
 }

@@ -3,6 +3,7 @@
 #include "client/vram_point.h"
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "client/hot.h"
 #include "client/vram.h"
 
@@ -43,6 +44,8 @@ static void end(struct cnre *client, struct cnre_point *point)
 	int r = -EINVAL;
 
 	(void)gpu_point_free(point->point);
+	if (point->is_leased)
+		CNRE_PROBE(lease_released, client->session, point->object, point->lease);
 	if (table == NULL) {
 		if (point->is_leased)
 			(void)cnre_lease_lower(client, point->object);
@@ -303,6 +306,7 @@ static int release_at(struct cnre *client, struct cnre_expert *expert, struct cn
 		return r;
 	}
 	point->table = table != NULL ? table->number + 1 : 0;
+	point->lease = expert->lease;
 	r = take_over(client, expert->lease, table, point);
 	if (r == 0)
 		expert->lease = 0;

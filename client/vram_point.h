@@ -23,6 +23,7 @@ struct gpu_point;
 struct cnre_point {
 	struct cnre_point *next;
 	struct gpu_point *point;
+	uint64_t lease;                   /* for the probe of its end */
 	uint32_t object;
 	uint32_t table;                   /* number + 1, and a use of it; 0: a lease of memory */
 	int is_leased;                    /* 0: the lease was not the caller's; only the point is freed */

@@ -108,7 +108,7 @@ static void remember(struct cnre *client, struct cnre_vram_device *device, int e
 {
 	if (error == -EACCES)
 		/* [VR10] relaxed: for cnre_model. */
-		atomic_store_explicit(&client->vram->is_refused, 1, memory_order_relaxed);
+		atomic_store_explicit(&client->vram->refused, (uint64_t)epoch + 1, memory_order_relaxed);
 	/* [VR11] relaxed: a hint of when to ask again; written under the device's lock. */
 	atomic_store_explicit(&device->error, error, memory_order_relaxed);
 	/* [VR12] relaxed: as [VR11]. */
@@ -228,6 +228,22 @@ static struct cnre_vram_table *find_good(struct cnre *client, uint32_t ordinal)
 	return NULL;
 }
 
+/* Of a dead exporter nothing should stay open for want of a successor's table: the driver keeps its memory as long. */
+static void drop_stale(struct cnre *client, struct cnre_vram_device *device, uint32_t ordinal)
+{
+	struct cnre_vram_table *table;
+
+	/* [VR23] relaxed: a look; under the lock it is looked at again. */
+	if (atomic_load_explicit(&device->current, memory_order_relaxed) == 0 || pthread_mutex_trylock(&device->lock) != 0)
+		return;
+	table = find_good(client, ordinal);
+	if (table == NULL)
+		drop_locked(client, device);
+	else
+		cnre_vram_table_unref(client, table, 1);
+	(void)pthread_mutex_unlock(&device->lock);
+}
+
 static int open_new(struct cnre *client, uint32_t ordinal, int is_patient, int64_t deadline_ns, struct cnre_vram_table **ret_table)
 {
 	struct cnre_vram_device *device = &client->vram->device[ordinal];
@@ -254,6 +270,7 @@ int cnre_vram_table_get(struct cnre *client, uint32_t ordinal, int is_patient, i
 	int r = 0;
 
 	if (table == NULL) {
+		drop_stale(client, device, ordinal);
 		r = remembered(client, device, is_patient);
 		if (r == 0 && !cnre_vram_is_served(client))
 			r = -ENODEV;

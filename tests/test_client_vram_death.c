@@ -67,6 +67,51 @@ Test(client_vram_death, successor_has_a_table_of_its_own_and_the_old_one_closes_
 	vram_attached_stop(&a);
 }
 
+Test(client_vram_death, nothing_of_a_dead_exporter_stays_open_where_its_successor_has_no_gpu)
+{
+	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM);
+	struct cnre_expert view = leased(&a, 3);
+
+	cr_expect_eq(cnre_release(a.client, &view), 0);
+	fake_vram_kill_exporter(a.fake);
+	fake_host_page(a.host)->vram_devices = 0;
+	fake_host_change_epoch(a.host);
+	cr_expect_eq(cnre_acquire_vram(a.client, 0, 3, 0, 0, &view), -ENODEV);
+	cr_expect_eq(fake_import_open_arenas(), 0);
+	cr_expect_eq(attached_stats(a.client).vram_hits, 1);
+	vram_attached_stop(&a);
+}
+
+Test(client_vram_death, successor_that_trusts_this_user_is_asked)
+{
+	struct vram_attached a = vram_attached_start(&(struct fake_vram_setup){.open_status = -EACCES}, CNRE_WANT_VRAM);
+	struct cnre_model_info info = {.size = sizeof info};
+	struct cnre_expert view;
+
+	fake_vram_fill(a.fake, 3, 0);
+	cr_expect_eq(cnre_acquire_vram(a.client, 0, 3, 0, 0, &view), -EACCES);
+	fake_vram_set_status(a.fake, 0);
+	fake_host_change_epoch(a.host);
+	cr_assert_eq(cnre_model(a.client, &info), 0);
+	cr_expect_neq(info.capabilities & CNRE_CAP_VRAM, 0);
+	cr_expect_eq(cnre_acquire_vram(a.client, 0, 3, 0, 0, &view), 0);
+	cr_expect_eq(cnre_release(a.client, &view), 0);
+	vram_attached_stop(&a);
+}
+
+Test(client_vram_death, handle_that_names_nothing_any_more_is_not_in_vram)
+{
+	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM);
+	struct cnre_expert view;
+
+	fake_vram_fill(a.fake, 3, 0);
+	fake_import_fail_arena(-EPIPE); /* a driver may see the end before the pidfd tells */
+	cr_expect_eq(cnre_acquire_vram(a.client, 0, 3, 0, 0, &view), -ETIMEDOUT);
+	cr_expect_eq(fake_vram_leases(a.fake, 3), 0);
+	cr_expect_eq(fake_vram_accesses(a.fake, 3), 0);
+	vram_attached_stop(&a);
+}
+
 Test(client_vram_death, known_death_is_enough_to_ask_anew)
 {
 	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM);
@@ -140,13 +185,12 @@ Test(client_vram_death, closed_descriptor_is_no_death_and_what_has_its_number_is
 {
 	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM);
 	struct cnre_expert view = leased(&a, 3);
-	int exporter = a.client->vram->table[0].exporter, other;
+	int exporter = a.client->vram->table[0].exporter;
 
-	other = dup3(open("/dev/null", O_RDONLY | O_CLOEXEC), exporter, O_CLOEXEC); /* always readable */
-	cr_assert_eq(other, exporter);
+	cr_assert_eq(dup3(open("/dev/null", O_RDONLY | O_CLOEXEC), exporter, O_CLOEXEC), exporter); /* always readable */
 	cr_expect_eq(cnre_release(a.client, &view), 0);
 	vram_attached_stop(&a);
-	cr_expect_geq(fcntl(other, F_GETFD), 0);
+	cr_expect_geq(fcntl(exporter, F_GETFD), 0);
 }
 
 /* ---- manager and device ---- */
