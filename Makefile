@@ -286,7 +286,7 @@ test_archives_colibri := colibri client gpu kvstore shm base
 test_archives_ctl := ctl model kvstore shm base
 test_archives_top := top ctl kvstore shm base
 test_archives_inspect := inspect ctl model kvstore shm base
-test_libs_inspect := $(inspect_libs) $(if $(have_inspect),$(inspect_libs))
+test_libs_inspect := $(if $(have_inspect),$(inspect_libs))
 test_archives_route := route standin client gpu kvstore shm base
 test_archives_sim := sim policy model base
 test_archives_gen := gen base
@@ -308,6 +308,11 @@ $(colibri_standin): client/colibri/expert_store.c client/colibri/provider.h clie
 	$(call say,CC,$@)$(compile) $(if $(WERROR),-Werror) -Itests/support/colibri -c -o $@ $<
 test_objects_test_colibri_store := $(colibri_standin)
 test_objects_test_colibri_lanes := $(colibri_standin)
+
+# What a client imports with, without a driver. An object and in no archive, since it has the names of gpu/.
+import_standin := $(out)/obj/tests/standin/fake_import.o
+$(foreach t,test_client_vram test_client_vram_death test_client_vram_point,$(eval test_objects_$(t) := $(import_standin)))
+$(out)/stress/stress_vram: $(import_standin)
 
 # A CUDA driver of our own, for tests only: tests/standin/fakecuda/README.md.
 fakecuda := $(out)/tests/fakecuda/libcuda.so.1
@@ -357,7 +362,7 @@ every_archive := $(call archives,colibri client manager sim model policy gpu kvs
 
 $(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(filter-out -lcriterion,$(test_libs))
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter-out -lcriterion,$(test_libs))
 
 $(out)/fuzz/%: $(out)/obj/tests/fuzz/%.o $(every_archive)
 	@mkdir -p $(@D)

@@ -3,7 +3,7 @@
 #include "client/vram.h"
 #include "shm/access_log.h"
 #include "tests/support/attached.h"
-#include "tests/support/fake_import.h"
+#include "tests/standin/fake_import.h"
 #include "tests/support/vram_attached.h"
 
 #include <criterion/criterion.h>

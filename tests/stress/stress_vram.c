@@ -6,7 +6,7 @@
  */
 #include "base/check.h"
 #include "tests/support/attached.h"
-#include "tests/support/fake_import.h"
+#include "tests/standin/fake_import.h"
 #include "tests/support/vram_attached.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "shm/wire.h"
 #include "shm/word.h"
 #include "tests/support/child.h"
-#include "tests/support/fake_import.h"
+#include "tests/standin/fake_import.h"
 
 #include <errno.h>
 #include <pthread.h>

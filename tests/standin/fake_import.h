@@ -7,8 +7,8 @@
  * What a caller must not do aborts: an arena that is opened twice, closed twice, or closed while it is not open; a device that
  * is closed with arenas open; a point that is freed before it passed; any call in a forked child.
  */
-#ifndef CNRE_TESTS_SUPPORT_FAKE_IMPORT_H
-#define CNRE_TESTS_SUPPORT_FAKE_IMPORT_H
+#ifndef CNRE_TESTS_STANDIN_FAKE_IMPORT_H
+#define CNRE_TESTS_STANDIN_FAKE_IMPORT_H
 
 #include "gpu/import.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See fake_import.h. */
-#include "tests/support/fake_import.h"
+#include "tests/standin/fake_import.h"
 
 #include <errno.h>
 #include <pthread.h>
