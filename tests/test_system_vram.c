@@ -221,16 +221,18 @@ static int is_filled(void *context)
 Test(system_vram, what_the_driver_charges_is_counted_and_never_more_than_the_budget, .timeout = 240)
 {
 	static const char *const options[] = {"--ram", "1G", "--vram", "800M", "--vram-reserve", "64M", NULL};
-	struct filling filling = {.experts = 1000, .count = 1000};
+	struct filling filling = {.experts = 1100, .count = 1040}; /* case A7 has 1,000: these are more than fit */
 	struct world world;
 	struct vram_raw raw;
 
-	begin_large(&world, "1000", "4G", "1M", options);
+	begin_large(&world, "1100", "4G", "1M", options);
 	filling.world = &world;
 	filling.raw = &raw;
 	filling.client = world_attach(&world, 0);
 	attach_raw(&raw, &world, 0);
-	cr_expect(world_wait_until(is_filled, &filling, 120), "%u of 1000: places need no rounding of their own", vram_raw_ready(&raw));
+	cr_expect(world_wait_until(is_filled, &filling, 120), "%u of 1040: places need no rounding of their own", vram_raw_ready(&raw));
+	for (int i = 0; i < 3; i++)
+		(void)is_filled(&filling); /* what has no room is asked for, and asked for */
 	cr_expect_leq(filling.used_most, (800u + 16) << 20, "case A7, with the staging memory's context: %llu", (unsigned long long)filling.used_most);
 	cr_expect_leq(world_stat(&world, "vram_bytes"), 800u << 20);
 	cr_expect_geq(world_stat(&world, "vram_bytes"), 750u << 20);
