@@ -87,7 +87,7 @@ inspect_lacks = $(strip $(if $(shell command -v $(CLANG) 2>/dev/null),,clang) $(
 	$(if $(wildcard $(addsuffix /bpf/usdt.bpf.h,/usr/include /usr/local/include)),,libbpf-dev) $(if $(wildcard $(addsuffix /gelf.h,/usr/include /usr/local/include)),,libelf-dev))
 have_inspect := $(if $(WITH_INSPECT),$(filter yes,$(WITH_INSPECT)),$(if $(inspect_lacks),,yes))
 inspect_sources := main.c options.c inspect.c watch.c library.c subject.c socket_of.c counters.c preflight.c extent_map.c range_map.c file_extents.c checkpoint.c \
-	known_files.c load_table.c tally.c histogram.c causes.c io.c io_report.c io_print.c waits.c waits_report.c loads.c loads_print.c leases.c symbols.c \
+	known_files.c load_table.c load_events.c tally.c histogram.c causes.c io.c io_open.c io_report.c io_print.c waits.c waits_report.c loads.c loads_print.c leases.c symbols.c \
 	$(if $(have_inspect),programs.c elf_file.c)
 route_sources := main.c options.c request.c homes.c engines.c attach.c store.c
 standin_sources := fake_kv_store.c

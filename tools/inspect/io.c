@@ -5,13 +5,9 @@
  */
 #include "tools/inspect/io.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/sysmacros.h>
+#include "tools/inspect/load_events.h"
 
-#define AHEAD_BYTES_LEAST (256u << 10)    /* twice the default of Linux */
+#include <string.h>
 
 static const struct inspect_probe probes[] = {
 	{IN_MANAGER, PROGRAMS_ON_PROBE, "load_start", EVENT_LOAD_START, 0},
@@ -41,31 +37,15 @@ enum io_role io_role_of(const struct inspect *inspect, const struct tally_proces
 static void take_load(struct inspect *inspect, const struct event *event)
 {
 	struct io *io = inspect->state;
-	const __u64 *argument = event->argument;
+	const struct load_entry *load = load_events_take(&io->loads, event);
 	struct tally_client *client;
 
-	if (event->kind == EVENT_LOAD_START) {
-		(void)load_table_start(&io->loads, (uint32_t)argument[0],
-				       &(struct load_entry){.name = {(uint32_t)argument[1], (uint32_t)argument[2], (uint32_t)argument[3]},
-							    .slab_bytes = argument[4],
-							    .session = (uint32_t)argument[5],
-							    .kind = (uint32_t)argument[6],
-							    .start_ns = event->at_ns});
-		client = tally_client(&io->tally, (uint32_t)argument[5]);
-		inspect->wants_refresh |= argument[5] != 0 && subject_session(&inspect->subject, (uint32_t)argument[5]) == NULL;
-		if (client != NULL)
-			client->loads++;
-	} else if (event->kind == EVENT_LOAD_CHUNK) {
-		load_table_chunk(&io->loads, (uint32_t)argument[0],
-				 &(struct load_chunk){.drive = (uint32_t)argument[1],
-						      .device = file_extents_device((dev_t)argument[2]),
-						      .inode = argument[3],
-						      .file_off = argument[4],
-						      .bytes = argument[5]});
-	} else {
-		(void)load_table_done(&io->loads, (uint32_t)argument[0],
-				      &(struct load_entry){.status = (int32_t)argument[4], .done_ns = event->at_ns});
-	}
+	if (event->kind != EVENT_LOAD_START || load == NULL)
+		return;
+	inspect->wants_refresh |= load->session != 0 && subject_session(&inspect->subject, load->session) == NULL;
+	client = tally_client(&io->tally, load->session);
+	if (client != NULL)
+		client->loads++;
 }
 
 static void add_load(struct io *io, const struct load_entry *load, uint64_t bytes)
@@ -236,10 +216,10 @@ static void take(struct inspect *inspect, const struct event *event)
 		take_load(inspect, event);
 }
 
-/* ---- life ---- */
+/* ---- time ---- */
 
 /* Those that are new since the last time are told of wherever they read. */
-static void tick(struct inspect *inspect)
+void io_tick(struct inspect *inspect)
 {
 	struct io *io = inspect->state;
 	const struct subject *subject = &inspect->subject;
@@ -255,122 +235,15 @@ static void tick(struct inspect *inspect)
 				     EVENT_PROCESSES_MAX);
 }
 
-static void learn_ahead(struct io *io, uint64_t device)
-{
-	dev_t number = file_extents_number(device);
-	unsigned long long kilobytes = 0;
-	char path[96];
-	FILE *file;
-
-	(void)snprintf(path, sizeof path, "/sys/dev/block/%u:%u/queue/read_ahead_kb", major(number), minor(number));
-	file = fopen(path, "re");
-	if (file == NULL)
-		return;
-	/* Doubled for whoever says that it reads in order. */
-	if (fscanf(file, "%llu", &kilobytes) == 1 && kilobytes < (1u << 20) && kilobytes * 2048 > io->ahead_bytes)
-		io->ahead_bytes = kilobytes * 2048;
-	(void)fclose(file);
-}
-
-static void watch_devices(struct inspect *inspect)
-{
-	struct io *io = inspect->state;
-
-	for (uint32_t i = 0; i < io->checkpoint.file_count; i++) {
-		const struct checkpoint_file *file = &io->checkpoint.file[i];
-
-		if (file->status != 0)
-			inspect_note(inspect, "%.120s: where it lies on its drive is not known (%s): reads of it stay unexplained", file->path,
-				     file->status == -ENOTBLK	  ? "its file system has no block device of its own"
-				     : file->status == -EOPNOTSUPP ? "its file system does not say"
-								   : strerror(-file->status));
-		if (file->place.device == 0 || file->status == -ENOTBLK)
-			continue;
-		learn_ahead(io, file->place.device);
-		if (programs_watch_device(inspect->programs, file->place.device) < 0)
-			inspect_note(inspect, "more than %u drives: of the others only known processes' reads are seen", EVENT_DEVICES_MAX);
-	}
-}
-
-static void close_io(struct inspect *inspect)
-{
-	struct io *io = inspect->state;
-
-	for (uint32_t i = 0; i < CHECKPOINT_MODELS_MAX; i++)
-		free(io->expert[i]);
-	checkpoint_close(&io->checkpoint);
-	known_files_close(&io->files);
-	load_table_close(&io->loads);
-	tally_close(&io->tally);
-	free(io);
-	inspect->state = NULL;
-}
-
-/* Copies are sampled and their drives tried; a scrub reads everything in time. */
-static int has_own_reads(const json_t *status)
-{
-	const json_t *line;
-	size_t i;
-
-	if (json_array_size(json_object_get(status, "mirrors")) > 0)
-		return 1;
-	json_array_foreach (json_object_get(status, "settings"), i, line) {
-		const char *name = json_string_value(json_object_get(line, "name")), *value = json_string_value(json_object_get(line, "value"));
-
-		if (name != NULL && value != NULL && strcmp(name, "scrub") == 0)
-			return strcmp(value, "off") != 0;
-	}
-	return 0;
-}
-
-static int open_experts(struct io *io)
-{
-	for (uint32_t i = 0; i < io->checkpoint.model_count; i++) {
-		const struct model_catalog *catalog = io->checkpoint.model[io->checkpoint.model[i].files_of].catalog;
-
-		io->expert[i] = calloc(catalog->object_count, sizeof io->expert[i][0]);
-		if (io->expert[i] == NULL)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int open_io(struct inspect *inspect, char message[INSPECT_MESSAGE_BYTES])
-{
-	const json_t *disk = json_object_get(json_object_get(inspect->subject.status, "kv"), "disk");
-	struct io *io = inspect->state = calloc(1, sizeof *io);
-	int r;
-
-	(void)snprintf(message, INSPECT_MESSAGE_BYTES, "out of memory");
-	if (io == NULL)
-		return -ENOMEM;
-	io->ahead_bytes = AHEAD_BYTES_LEAST;
-	io->has_own_reads = has_own_reads(inspect->subject.status);
-	r = tally_open(&io->tally);
-	if (r == 0)
-		r = load_table_open(&io->loads);
-	if (r == 0)
-		r = known_files_open(&io->files, json_string_value(json_object_get(disk, "directory")));
-	if (r == 0)
-		r = checkpoint_open(&io->checkpoint, inspect->subject.status, message);
-	if (r == 0)
-		r = open_experts(io);
-	if (r < 0)
-		return r;
-	watch_devices(inspect);
-	tick(inspect);
-	return 0;
-}
-
 const struct inspect_verb inspect_io = {
 	.name = "io",
 	.summary = "bytes read from drives: for which expert, client and drive, and what is unexplained",
 	.wants_reads = 1,
 	.probes = probes,
-	.open = open_io,
+	.open = io_open,
 	.take = take,
-	.tick = tick,
+	.tick = io_tick,
 	.report = io_report,
 	.print = io_print,
-	.close = close_io,
+	.close = io_close,
 };

@@ -25,6 +25,9 @@ struct io {
 enum io_role { IO_MANAGER, IO_ENGINE, IO_KERNEL, IO_OTHER };
 
 enum io_role io_role_of(const struct inspect *inspect, const struct tally_process *process);
+int io_open(struct inspect *inspect, char message[INSPECT_MESSAGE_BYTES]);
+void io_tick(struct inspect *inspect);
+void io_close(struct inspect *inspect);
 json_t *io_report(struct inspect *inspect);
 void io_print(FILE *out, const json_t *report);
 

@@ -68,7 +68,8 @@ static json_t *stack_of(struct inspect *inspect, const struct holder *holder)
 	for (i = 0; i < depth && symbols_name(leases->symbols, holder->key.process, address[i], text) == 0; i++)
 		(void)json_array_append_new(list, json_string(text));
 	if (i < depth || depth <= 2)
-		inspect_note(inspect, "stacks end early where code was compiled without frame pointers: -fno-omit-frame-pointer in engine and library shows the rest");
+		inspect_note(inspect, "stacks end early where code was compiled without frame pointers: -fno-omit-frame-pointer in engine "
+				      "and library shows the rest");
 	return list;
 }
 
@@ -132,11 +133,14 @@ static void print(FILE *out, const json_t *json)
 	if (json_array_size(json_object_get(json, "leases")) > 0)
 		fprintf(out, "\n%10s %8s %8s %8s  %-16s %-16s EXPERT\n", "AGE", "SESSION", "PID", "THREAD", "NAME", "MODEL");
 	json_array_foreach (json_object_get(json, "leases"), i, lease) {
-		fprintf(out, "%10s %8lld %8lld %8lld  %-16s %-16s %lld/%lld\n", format_seconds(json_number_value(json_object_get(lease, "age_s")), age),
+		fprintf(out, "%10s %8lld %8lld %8lld  %-16s %-16s %lld/%lld", format_seconds(json_number_value(json_object_get(lease, "age_s")), age),
 			(long long)json_integer_value(json_object_get(lease, "session")), (long long)json_integer_value(json_object_get(lease, "pid")),
 			(long long)json_integer_value(json_object_get(lease, "thread")), json_string_value(json_object_get(lease, "name")),
 			json_string_value(json_object_get(lease, "model")), (long long)json_integer_value(json_object_get(lease, "layer")),
 			(long long)json_integer_value(json_object_get(lease, "expert")));
+		if (json_integer_value(json_object_get(lease, "holders")) > 1)
+			fprintf(out, ", %lld leases", (long long)json_integer_value(json_object_get(lease, "holders")));
+		fputc('\n', out);
 		json_array_foreach (json_object_get(lease, "stack"), k, frame)
 			fprintf(out, "%12s%s\n", "", json_string_value(frame));
 	}

@@ -197,7 +197,8 @@ static void attach_beside(struct inspect *inspect)
 			inspect_note(inspect, "%.200s", message);
 		return;
 	}
-	inspect_note(inspect, "no client was attached at the start, and no library lies beside the manager: the first waits of a client are not seen (--library)");
+	inspect_note(inspect, "no client was attached at the start, and no library lies beside the manager: the first waits of a client "
+			      "are not seen (--library)");
 }
 
 int library_attach_clients(struct inspect *inspect, char message[INSPECT_MESSAGE_BYTES])

@@ -6,6 +6,7 @@
 #include "tools/inspect/loads.h"
 
 #include "base/clock.h"
+#include "tools/inspect/load_events.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -93,66 +94,39 @@ static void note_use(struct inspect *inspect, const struct event *event)
 		entry->used_ns = event->at_ns;
 }
 
-static void start(struct loads *loads, const struct event *event)
+/* An admission is told just before its load begins. */
+static void note_admission(struct loads *loads, struct load_entry *entry)
 {
-	const __u64 *argument = event->argument;
-	struct load_entry filled = {.name = {(uint32_t)argument[1], (uint32_t)argument[2], (uint32_t)argument[3]},
-				    .slab_bytes = argument[4],
-				    .session = (uint32_t)argument[5],
-				    .kind = (uint32_t)argument[6],
-				    .queued_ns = argument[7],
-				    .start_ns = event->at_ns};
-
-	if (loads->admitted.model == filled.name.model && loads->admitted.layer == filled.name.layer &&
-	    loads->admitted.expert == filled.name.expert)
-		filled.admit_ns = loads->admitted_ns;
+	if (loads->admitted.model == entry->name.model && loads->admitted.layer == entry->name.layer &&
+	    loads->admitted.expert == entry->name.expert)
+		entry->admit_ns = loads->admitted_ns;
 	loads->admitted_ns = 0;
-	(void)load_table_start(&loads->table, (uint32_t)argument[0], &filled);
 }
 
-static void end(struct inspect *inspect, const struct event *event)
+static void take_load(struct inspect *inspect, const struct event *event)
 {
 	struct loads *loads = inspect->state;
-	struct load_entry *entry = load_table_done(&loads->table, (uint32_t)event->argument[0],
-						   &(struct load_entry){.status = (int32_t)event->argument[4],
-									.bytes_read = event->argument[5],
-									.service_ns = event->argument[6],
-									.done_ns = event->at_ns});
+	struct load_entry *entry = load_events_take(&loads->table, event);
 
-	if (entry != NULL && entry->status < 0)
+	if (entry == NULL)
+		return;
+	if (event->kind == EVENT_LOAD_START)
+		note_admission(loads, entry);
+	else if (event->kind == EVENT_LOAD_DONE && entry->status < 0)
 		show(inspect, entry);
+	else if (event->kind == EVENT_PUBLISH)
+		add_pending(inspect, entry);
 }
 
 static void take(struct inspect *inspect, const struct event *event)
 {
 	struct loads *loads = inspect->state;
 	const __u64 *argument = event->argument;
-	struct load_entry *entry;
 
 	switch (event->kind) {
 	case EVENT_ADMIT:
 		loads->admitted = (struct load_name){(uint32_t)argument[0], (uint32_t)argument[1], (uint32_t)argument[2]};
 		loads->admitted_ns = event->at_ns;
-		break;
-	case EVENT_LOAD_START:
-		start(loads, event);
-		break;
-	case EVENT_LOAD_CHUNK:
-		load_table_chunk(&loads->table, (uint32_t)argument[0],
-				 &(struct load_chunk){.drive = (uint32_t)argument[1], .file_off = argument[4], .bytes = argument[5]});
-		break;
-	case EVENT_LOAD_DONE:
-		end(inspect, event);
-		break;
-	case EVENT_LOAD_VERIFY:
-		entry = load_table_find(&loads->table, (uint32_t)argument[0]);
-		if (entry != NULL)
-			entry->verify_ns = argument[1];
-		break;
-	case EVENT_PUBLISH:
-		entry = load_table_publish(&loads->table, (uint32_t)argument[0], event->at_ns);
-		if (entry != NULL)
-			add_pending(inspect, entry);
 		break;
 	case EVENT_FIRST_USE:
 		note_use(inspect, event);
@@ -166,6 +140,7 @@ static void take(struct inspect *inspect, const struct event *event)
 					   argument[3], event->at_ns));
 		break;
 	default:
+		take_load(inspect, event);
 		break;
 	}
 }

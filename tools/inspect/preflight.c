@@ -91,7 +91,8 @@ static int check_uprobes(const struct preflight *preflight, char *message)
 			       "this kernel cannot count who is attached to a probe (ref_ctr_offset): use Linux 4.20 or newer");
 	else
 		(void)snprintf(message, PREFLIGHT_MESSAGE_BYTES,
-			       "the kernel has no uprobes: /sys/bus/event_source/devices/uprobe is not there: use one with CONFIG_UPROBE_EVENTS, and see that /sys is mounted");
+			       "the kernel has no uprobes: /sys/bus/event_source/devices/uprobe is not there: use one with "
+			       "CONFIG_UPROBE_EVENTS, and see that /sys is mounted");
 	return -ENOSYS;
 }
 
@@ -125,7 +126,8 @@ void preflight_explain(const struct preflight *preflight, const char *step, int 
 
 	if (error == -EPERM || error == -EACCES) {
 		(void)snprintf(message, PREFLIGHT_MESSAGE_BYTES,
-			       "%.300s: refused although the capabilities are there: kernel.perf_event_paranoid is %s, kernel.unprivileged_bpf_disabled is %s, lockdown is %s: in a container or a user namespace run it outside",
+			       "%.300s: refused although the capabilities are there: kernel.perf_event_paranoid is %s, "
+			       "kernel.unprivileged_bpf_disabled is %s, lockdown is %s: in a container or a user namespace run it outside",
 			       step, read_line(preflight, "/proc/sys/kernel/perf_event_paranoid", paranoid),
 			       read_line(preflight, "/proc/sys/kernel/unprivileged_bpf_disabled", unprivileged),
 			       read_line(preflight, "/sys/kernel/security/lockdown", lockdown)[0] != '\0' ? lockdown : "off");

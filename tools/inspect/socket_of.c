@@ -57,7 +57,10 @@ int socket_of(uint32_t process, char ret_path[SEARCH_PATH_BYTES], char message[C
 	descriptors = opendir(path);
 	if (descriptors == NULL) {
 		r = errno == ENOENT ? -ESRCH : -errno;
-		(void)snprintf(message, CTL_MESSAGE_BYTES, r == -ESRCH ? "process %u: there is none" : "process %u: its descriptors may not be seen: give --socket instead", process);
+		(void)snprintf(message, CTL_MESSAGE_BYTES,
+			       r == -ESRCH ? "process %u: there is none"
+					   : "process %u: its descriptors may not be seen: give --socket instead",
+			       process);
 		return r;
 	}
 	(void)snprintf(path, sizeof path, "/proc/%u/net/unix", process);

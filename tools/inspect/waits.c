@@ -6,6 +6,7 @@
 #include "tools/inspect/waits.h"
 
 #include "base/clock.h"
+#include "tools/inspect/load_events.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -137,21 +138,8 @@ static void add_ended(struct inspect *inspect, const struct event *event)
 static void take(struct inspect *inspect, const struct event *event)
 {
 	struct waits *waits = inspect->state;
-	const __u64 *argument = event->argument;
 
 	switch (event->kind) {
-	case EVENT_LOAD_START:
-		(void)load_table_start(&waits->loads, (uint32_t)argument[0],
-				       &(struct load_entry){.name = {(uint32_t)argument[1], (uint32_t)argument[2], (uint32_t)argument[3]},
-							    .start_ns = event->at_ns});
-		break;
-	case EVENT_LOAD_DONE:
-		(void)load_table_done(&waits->loads, (uint32_t)argument[0],
-				      &(struct load_entry){.status = (int32_t)argument[4], .done_ns = event->at_ns});
-		break;
-	case EVENT_PUBLISH:
-		(void)load_table_publish(&waits->loads, (uint32_t)argument[0], event->at_ns);
-		break;
 	case EVENT_MISS:
 		begin_wait(waits, event);
 		break;
@@ -162,6 +150,7 @@ static void take(struct inspect *inspect, const struct event *event)
 		add_ended(inspect, event);
 		break;
 	default:
+		(void)load_events_take(&waits->loads, event);
 		break;
 	}
 }
