@@ -151,7 +151,9 @@ int cnre_vram_table_is_dead(struct cnre_vram_table *table);
 
 /* A lease of the arena in which a READY, leased object lies, opened if it was not. 0 and the object's address, or -errno. */
 int cnre_vram_arena_raise(struct cnre *client, struct cnre_vram_table *table, uint32_t object, uint64_t *ret_address);
-void cnre_vram_arena_lower(struct cnre_vram_table *table, uint32_t object);
+/* Where a leased object lies: asked before its lease goes down, since it may lie elsewhere right after. */
+uint32_t cnre_vram_arena_of(const struct cnre_vram_table *table, uint32_t object);
+void cnre_vram_arena_lower(struct cnre_vram_table *table, uint32_t arena);
 /* Closes what is CLOSING and not leased: of a few arenas, or of all. Never waits for another thread. */
 #define CNRE_VRAM_LOOKS 2u
 void cnre_vram_arena_look(struct cnre_vram_table *table, uint32_t count);

@@ -12,7 +12,7 @@ struct call {
 	struct cnre *client;
 	uint32_t layer, expert, object, ordinal;
 	int is_patient;                   /* no copy in memory will do */
-	int has_waited;                   /* and is in the log: whatever comes later, it is one access, which is logged as it began */
+	int has_waited;                   /* and is in the log: what serves it in the end is not logged once more */
 	uint32_t device;                  /* of the log: the manager's number, 0 where no table is open */
 	int64_t ask_deadline_ns, deadline_ns;
 	struct cnre_expert *ret_expert;
@@ -85,14 +85,25 @@ static int look(struct call *call, struct cnre_vram_table *table, uint32_t *ret_
 }
 
 /* What is not in memory cannot go to a device: it is read ahead, and not waited for. */
-static void ask_for_memory(void *context)
+static void ask_for_memory(const struct call *call)
 {
-	const struct call *call = context;
 	const struct cnre_entry *entry = &call->client->entry[call->object];
 
 	/* [VW1] relaxed: a look; the manager looks again. */
 	if (cnre_word_state(atomic_load_explicit(&entry->state, memory_order_relaxed)) == CNRE_STATE_ABSENT)
 		cnre_post_one(call->client, CNRE_REQUEST_PREFETCH, call->layer, call->object);
+}
+
+/*
+ * Once a slice: a want that is told once is worth little to a policy that compares rates, and who waits asks for nothing else
+ * meanwhile. The ledger, which has the exact counts, knows nothing of it.
+ */
+static void want_again(void *context)
+{
+	struct call *call = context;
+
+	(void)log_access(call, 0);
+	ask_for_memory(call);
 }
 
 static int wait_change(struct call *call, struct cnre_vram_table *table, uint32_t word, struct cnre_slice *slice)
@@ -102,14 +113,13 @@ static int wait_change(struct call *call, struct cnre_vram_table *table, uint32_
 
 	if (!call->has_waited) {
 		call->has_waited = 1;
-		(void)log_access(call, 0);
-		ask_for_memory(call);
+		want_again(call);
 	}
 	cnre_vram_arena_look(table, CNRE_VRAM_ARENAS_MAX);
 	if (left_ns == 0)
 		return cnre_connection_check(call->client) < 0 ? -EPIPE : -ETIMEDOUT;
 	(void)cnre_wait_any(&wait, 1, cnre_slice_sleep_ns(slice, left_ns)); /* looked at again either way */
-	return cnre_slice_look(call->client, slice, (struct cnre_access_repost){ask_for_memory, call});
+	return cnre_slice_look(call->client, slice, (struct cnre_access_repost){want_again, call});
 }
 
 /* 1 leased; 0 not there: look again, at a successor's table where the exporter turned out to be gone; or -errno. */
@@ -177,6 +187,32 @@ static int acquire_or_memory(struct call *call, int64_t timeout_ns)
 	return cnre_acquire_in_memory(call->client, call->layer, call->expert, timeout_ns, log_argument(call, 0), call->ret_expert);
 }
 
+static int acquire(struct call *call, int64_t timeout_ns)
+{
+	if (!call->is_patient)
+		return acquire_or_memory(call, timeout_ns);
+	return call->client->vram->is_wanted ? acquire_patiently(call) : -ENODEV;
+}
+
+/*
+ * Beyond the reservation, but some of it is with streams, which give it back by themselves: no caller could do more than wait
+ * for them. Not for ever, since one may hang.
+ */
+static int acquire_with_room(struct call *call, int64_t timeout_ns)
+{
+	int64_t room_ns = timeout_ns >= 0 && timeout_ns < CNRE_POINTS_ROOM_NS ? timeout_ns : CNRE_POINTS_ROOM_NS;
+	int64_t deadline_ns = 0;
+	int r = acquire(call, timeout_ns);
+
+	while (r == -ENOSPC) {
+		deadline_ns = deadline_ns == 0 ? cnre_clock_deadline_ns(room_ns) : deadline_ns;
+		if (!cnre_points_wait_one(&call->client->vram->points, deadline_ns))
+			break;
+		r = acquire(call, timeout_ns);
+	}
+	return r;
+}
+
 int cnre_acquire_vram(struct cnre *client, uint32_t layer, uint32_t expert, int device, int64_t timeout_ns,
 		      struct cnre_expert *ret_expert)
 {
@@ -192,16 +228,16 @@ int cnre_acquire_vram(struct cnre *client, uint32_t layer, uint32_t expert, int 
 		return r;
 	if (client->vram == NULL || device < 0 || call.ordinal >= CNRE_VRAM_DEVICES_MAX)
 		return -ENODEV;
+	call.is_patient = !client->vram->may_use_ram;
+	/* [VW2] relaxed: for a release on a stream of it; a word that every hit would write has no line of its own. */
+	if (atomic_load_explicit(&client->vram->device[device].is_wanted, memory_order_relaxed) == 0)
+		/* [VW3] relaxed: as [VW2]. */
+		atomic_store_explicit(&client->vram->device[device].is_wanted, 1, memory_order_relaxed);
 	if (client->vram->is_wanted && look_now(&call))
 		return 0;
-	/* [VW2] relaxed: for a release on a stream of it. */
-	atomic_store_explicit(&client->vram->device[device].is_wanted, 1, memory_order_relaxed);
-	call.is_patient = !client->vram->may_use_ram;
 	/* A table that is new to this process takes an answer of the manager: as for a segment of the pool, even a poll waits so
 	 * long, and who can do without it no longer. */
 	call.ask_deadline_ns = cnre_clock_deadline_ns(!call.is_patient || (timeout_ns >= 0 && timeout_ns < CNRE_ANSWER_MIN_NS) ? CNRE_ANSWER_MIN_NS : timeout_ns);
 	call.deadline_ns = cnre_clock_deadline_ns(timeout_ns);
-	if (!call.is_patient)
-		return acquire_or_memory(&call, timeout_ns);
-	return client->vram->is_wanted ? acquire_patiently(&call) : -ENODEV;
+	return acquire_with_room(&call, timeout_ns);
 }

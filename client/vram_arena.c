@@ -152,11 +152,14 @@ int cnre_vram_arena_raise(struct cnre *client, struct cnre_vram_table *table, ui
 	return 0;
 }
 
-void cnre_vram_arena_lower(struct cnre_vram_table *table, uint32_t object)
+uint32_t cnre_vram_arena_of(const struct cnre_vram_table *table, uint32_t object)
 {
 	/* [VA14] relaxed: as [VA13]; not asked of the entry, which a device that was lost has left already. */
-	uint32_t arena = atomic_load_explicit(&table->home[object], memory_order_relaxed);
+	return atomic_load_explicit(&table->home[object], memory_order_relaxed);
+}
 
+void cnre_vram_arena_lower(struct cnre_vram_table *table, uint32_t arena)
+{
 	lower(&table->arena[arena]);
 	cnre_vram_arena_look(table, CNRE_VRAM_LOOKS);
 }

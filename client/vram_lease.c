@@ -51,13 +51,14 @@ void cnre_vram_lease_undo(struct cnre *client, struct cnre_vram_table *table, ui
 
 int cnre_vram_lease_lower(struct cnre *client, struct cnre_vram_table *table, uint32_t object)
 {
+	uint32_t arena = cnre_vram_arena_of(table, object);
 	int left = cnre_ledger_drop(&table->ledger->word[object]);
 
 	if (left < 0)
 		return left;
 	if (left == 0)
 		give(client);
-	cnre_vram_arena_lower(table, object);
+	cnre_vram_arena_lower(table, arena);
 	return 0;
 }
 

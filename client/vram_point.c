@@ -92,6 +92,11 @@ static void rest(struct cnre_points *points, int has_some, long *pause_ns)
 
 	if (points->come != NULL || points->is_stopping)
 		return;
+	if (points->is_hurried && *pause_ns > CNRE_POINT_LOOK_MIN_NS) {
+		points->is_hurried = 0;
+		*pause_ns = CNRE_POINT_LOOK_MIN_NS;
+		return;
+	}
 	if (has_some)
 		(void)pthread_cond_timedwait(&points->changed, &points->lock, &until);
 	else
@@ -121,10 +126,11 @@ static void *run(void *context)
 			passed = next;
 		}
 		points->pending -= count;
-		if (points->pending == 0)
+		points->passed += count;
+		if (count > 0) {
 			(void)pthread_cond_broadcast(&points->changed);
-		if (count > 0)
 			pause_ns = CNRE_POINT_LOOK_MIN_NS;
+		}
 		rest(points, list != NULL, &pause_ns);
 	}
 	(void)pthread_mutex_unlock(&points->lock);
@@ -222,6 +228,23 @@ uint32_t cnre_points_wait(struct cnre_points *points, int64_t deadline_ns)
 	pending = points->pending;
 	(void)pthread_mutex_unlock(&points->lock);
 	return pending;
+}
+
+int cnre_points_wait_one(struct cnre_points *points, int64_t deadline_ns)
+{
+	const struct timespec end = {.tv_sec = deadline_ns / CNRE_NS_PER_S, .tv_nsec = deadline_ns % CNRE_NS_PER_S};
+	uint32_t passed;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&points->lock);
+	passed = points->passed;
+	points->is_hurried = points->pending > 0;
+	(void)pthread_cond_broadcast(&points->changed);
+	while (points->pending > 0 && points->passed == passed && r == 0)
+		r = pthread_cond_timedwait(&points->changed, &points->lock, &end);
+	r = points->passed != passed;
+	(void)pthread_mutex_unlock(&points->lock);
+	return r;
 }
 
 void cnre_points_stop(struct cnre_points *points)

@@ -179,6 +179,26 @@ Test(client_vram_point, full_table_is_eagain_and_the_lease_is_still_the_callers)
 	vram_attached_stop(&a);
 }
 
+Test(client_vram_point, room_that_streams_will_give_back_is_waited_for)
+{
+	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM | CNRE_VRAM_OR_RAM);
+	struct cnre_expert view;
+
+	fake_import_set_stream(A_STREAM, FAKE_STREAM_HANGS);
+	for (uint32_t i = 0; i < 8; i++) { /* the reservation */
+		cr_assert_eq(cnre_acquire_vram(a.client, 0, i, 0, -1, &view), 0);
+		cr_assert_eq(cnre_release_on_stream(a.client, &view, fake_import_stream(A_STREAM)), 0);
+	}
+	cr_expect_eq(cnre_acquire_vram(a.client, 0, 8, 0, 0, &view), -ENOSPC);
+	cr_expect_eq(cnre_acquire_vram(a.client, 0, 8, 0, -1, &view), -ENOSPC, "the stream hangs: not for ever");
+	fake_import_set_stream(A_STREAM, FAKE_STREAM_PASSES);
+	for (uint32_t i = 8; i < 64; i++) {
+		cr_assert_eq(cnre_acquire_vram(a.client, i / EXPERTS, i % EXPERTS, 0, -1, &view), 0, "%u", i);
+		cr_assert_eq(cnre_release_on_stream(a.client, &view, fake_import_stream(A_STREAM)), 0);
+	}
+	vram_attached_stop(&a);
+}
+
 Test(client_vram_point, copy_of_a_lease_that_a_stream_has_is_refused)
 {
 	struct vram_attached a;

@@ -425,7 +425,8 @@ void cnre_token_end(struct cnre *client, uint32_t token_count);      /* statisti
  *
  * Where the expert is not in VRAM, the flags of cnre_attach decide. With CNRE_VRAM_OR_RAM the call does what cnre_acquire does,
  * and gives its copy in memory: flags without CNRE_IN_VRAM, part[].data pointers of the host. Without it the call waits until
- * the expert is in VRAM, which may be never; it is read into memory meanwhile.
+ * the expert is in VRAM, which may be never; it is read into memory meanwhile. A reservation that leases on streams fill is
+ * waited for, two seconds at most.
  *
  * Shape:    as cnre_acquire, and CNRE_IN_VRAM in flags: part[].data are device pointers then, which the caller only reads
  *           although the driver would let it write. CNRE_WAS_RESIDENT for what waited for nothing.
