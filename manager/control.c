@@ -15,6 +15,7 @@
 #include "manager/residency.h"
 #include "manager/session.h"
 #include "manager/settings.h"
+#include "manager/vram.h"
 #include "policy/policy.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ static int decide_again(struct manager *manager, uint64_t *bytes, char *message,
 		.configured_bytes = *bytes,
 		.configured_source = BUDGET_SET_RAM,
 		.needed_bytes = manager->slab_bytes_total > least ? manager->slab_bytes_total : least,
-		.private_bytes = settings->private_bytes + kv_claim_bytes(manager),
+		.private_bytes = settings->private_bytes + kv_claim_bytes(manager) + vram_claim_bytes(settings),
 		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,
 				 settings->hugepages <= SETTINGS_HUGEPAGES_1G},
 	};

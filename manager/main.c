@@ -172,7 +172,7 @@ static int decide_budget(const struct settings *settings, char *message)
 		.configured_bytes = settings->ram_bytes,
 		.configured_source = settings_source_name(settings, "ram"),
 		.needed_bytes = manager.slab_bytes_total > least ? manager.slab_bytes_total : least,
-		.private_bytes = settings->private_bytes + kv_claim_bytes(&manager),
+		.private_bytes = settings->private_bytes + kv_claim_bytes(&manager) + vram_claim_bytes(settings),
 		.may_use_huge = {settings->hugepages <= SETTINGS_HUGEPAGES_2M,
 				 settings->hugepages <= SETTINGS_HUGEPAGES_1G},
 		.held_bytes = adopt_pool_bytes(&manager),

@@ -19,6 +19,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+uint64_t vram_claim_bytes(const struct settings *settings)
+{
+	return settings->vram == NULL ? 0 : settings->vram_staging_bytes;
+}
+
 /* ---- opening ---- */
 
 static void fired(struct loop_source *source, uint32_t events)
@@ -106,11 +111,11 @@ static int open_gpu(struct vram *vram, const struct vram_request *request, char 
 	vram->device = calloc(vram->device_count, sizeof *vram->device);
 	vram->wanted = calloc(vram->manager->model_count, 1);
 	vram->missed = calloc(vram->manager->owner_count, 1);
+	for (uint32_t i = 0; i < vram->device_count && vram->device != NULL; i++)
+		vram_device_open(vram, i, budget_of(vram, i, request));
 	r = vram->device == NULL || vram->wanted == NULL || vram->missed == NULL ? -ENOMEM : create_tier(vram);
 	if (r < 0)
 		return cnre_message(message, VRAM_MESSAGE_BYTES, r, "--vram: cannot make its tables: %s", strerror(-r));
-	for (uint32_t i = 0; i < vram->device_count; i++)
-		vram_device_open(vram, i, budget_of(vram, i, request));
 	vram->events = (struct loop_source){.fd = gpu_event_fd(vram->gpu), .ready = fired};
 	r = loop_add(vram->manager->loop, &vram->events, EPOLLIN);
 	return r < 0 ? cnre_message(message, VRAM_MESSAGE_BYTES, r, "--vram: cannot watch the driver: %s", strerror(-r)) : 0;

@@ -36,6 +36,8 @@ struct vram_request {
 	char text[1024];
 };
 int vram_settings_parse(const struct settings *settings, struct vram_request *ret_request, char message[VRAM_MESSAGE_BYTES]);
+/* Of the machine's memory, for uploads: the experts' budget leaves it alone. */
+uint64_t vram_claim_bytes(const struct settings *settings);
 /* What was set and has no effect, as a line for people; NULL: nothing. */
 const char *vram_settings_unused(const struct settings *settings);
 

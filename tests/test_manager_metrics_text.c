@@ -137,6 +137,19 @@ Test(manager_metrics_text, tiers_add_up_and_prefetches_end_in_one_way_each)
 	expect_line("cnre_model_prefetches_total{model=\"olmoe\",view=\"\",outcome=\"used\"} 0");
 }
 
+Test(manager_metrics_text, a_gpu_has_its_own_series_by_what_it_is)
+{
+	(void)write_text(1);
+	cr_expect_null(strstr(text, "cnre_vram_device_"), "without a GPU there are none");
+	snapshot.vram_count = 1;
+	snapshot.vram[0] = (struct metrics_vram){.uuid = "GPU-1", .serves = 1, .charged_bytes = 7, .upload_ns = 1500000000, .refused = 2};
+	(void)write_text(1);
+	expect_line("cnre_vram_device_serves{device=\"GPU-1\"} 1");
+	expect_line("cnre_vram_device_charged_bytes{device=\"GPU-1\"} 7");
+	expect_line("cnre_vram_device_upload_seconds_total{device=\"GPU-1\"} 1.500000000");
+	expect_line("cnre_vram_device_evictions_refused_total{device=\"GPU-1\"} 2");
+}
+
 Test(manager_metrics_text, a_full_snapshot_has_a_line_for_each_place_and_no_more)
 {
 	size_t lines = 0;
@@ -145,6 +158,7 @@ Test(manager_metrics_text, a_full_snapshot_has_a_line_for_each_place_and_no_more
 	snapshot.layer_count = METRICS_LAYERS_MAX + MANAGER_MODELS_MAX;
 	snapshot.client_count = METRICS_CLIENTS_MAX + 1;
 	snapshot.drive_count = LOADER_DRIVES_MAX;
+	snapshot.vram_count = CNRE_VRAM_DEVICES_MAX;
 	for (uint32_t i = 0; i < MANAGER_MODELS_MAX; i++)
 		memset(snapshot.model[i].name, '"', sizeof snapshot.model[i].name - 1);
 	for (uint32_t i = 0; i < snapshot.layer_count; i++)
