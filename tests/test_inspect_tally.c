@@ -82,6 +82,15 @@ Test(inspect_tally, what_is_unexplained_is_kept_by_process_and_file)
 	tally_close(&tally);
 }
 
+Test(inspect_tally, a_name_is_plain_text_whatever_a_process_calls_itself)
+{
+	struct tally tally;
+
+	cr_assert_eq(tally_open(&tally), 0);
+	cr_expect_str_eq(tally_process(&tally, 1, "a\033[2J\377\n")->name, "a?[2J??");
+	tally_close(&tally);
+}
+
 Test(inspect_tally, full_tables_lose_nothing_of_the_totals)
 {
 	struct tally tally;

@@ -97,6 +97,9 @@ const char *known_files_path(struct known_files *files, uint32_t process, uint64
 	if (!find_in_maps(process, device, inode, file->path, sizeof file->path) &&
 	    !find_in_descriptors(process, device, inode, file->path, sizeof file->path))
 		file->path[0] = '\0';
+	for (char *at = file->path; *at != '\0'; at++) /* for JSON and for terminals */
+		if (*at < 0x20 || *at > 0x7e)
+			*at = '?';
 	return file->path;
 }
 

@@ -51,6 +51,10 @@ struct tally_process *tally_process(struct tally *tally, uint32_t process, const
 	found->process = process;
 	found->file = found->chain.file = TALLY_NO_FILE;
 	(void)snprintf(found->name, sizeof found->name, "%.15s", name);
+	/* A process names itself as it likes: nothing of it moves a cursor, or is no text for JSON. */
+	for (char *at = found->name; *at != '\0'; at++)
+		if (*at < 0x20 || *at > 0x7e)
+			*at = '?';
 	return found;
 }
 
