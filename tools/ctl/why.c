@@ -75,6 +75,24 @@ static void print_policy(FILE *out, struct fields *fields, const json_t *policy)
 			fields_real(fields, rival, "worth"), fields_number(fields, rival, "uses"));
 }
 
+/* Only where there are GPUs. */
+static void print_vram(FILE *out, struct fields *fields, const json_t *vram)
+{
+	const json_t *facts, *fact;
+	const char *name;
+
+	if (!json_is_object(vram))
+		return;
+	fprintf(out, "vram       %s", fields_string(fields, vram, "state"));
+	if (json_is_integer(json_object_get(vram, "device")))
+		fprintf(out, " on GPU %" PRIu64 ", %zu clients hold it there", fields_number(fields, vram, "device"),
+			json_array_size(fields_array(fields, vram, "holders")));
+	fputc('\n', out);
+	facts = fields_object(fields, vram, "facts");
+	json_object_foreach ((json_t *)facts, name, fact)
+		fprintf(out, "           %-16s %.6g\n", name, json_number_value(fact));
+}
+
 static void print(FILE *out, struct fields *fields, const json_t *answer)
 {
 	char text[3][FORMAT_BYTES], words[WHY_WORDS_BYTES];
@@ -92,6 +110,7 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 	print_last_load(out, fields, json_object_get(answer, "last_load"));
 	print_holders(out, fields, answer);
 	print_policy(out, fields, fields_object(fields, answer, "policy"));
+	print_vram(out, fields, json_object_get(answer, "vram"));
 }
 
 const struct verb verb_why = {
