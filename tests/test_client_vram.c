@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Experts in the memory of a GPU as a client has them, with an invented manager and an invented driver. */
+#include "base/clock.h"
 #include "client/vram.h"
 #include "shm/access_log.h"
 #include "tests/support/attached.h"
@@ -415,6 +416,51 @@ Test(client_vram, invented_leases_are_einval)
 	}
 	cr_expect_eq(fake_vram_leases(a.fake, 3), 1);
 	cr_expect_eq(cnre_release(a.client, &view), 0);
+	vram_attached_stop(&a);
+}
+
+struct reader {
+	struct cnre *client;
+	_Atomic int is_over;
+	uint32_t hits, wrong;
+};
+
+static void *read_without_rest(void *context)
+{
+	struct reader *reader = context;
+	struct cnre_expert view;
+
+	while (atomic_load(&reader->is_over) == 0) {
+		if (cnre_acquire_vram(reader->client, 0, 3, 0, 0, &view) != 0)
+			continue;
+		reader->hits++;
+		reader->wrong += !attached_is_right(&view);
+		(void)cnre_release(reader->client, &view);
+	}
+	return NULL;
+}
+
+Test(client_vram, eviction_between_a_look_and_the_lease_is_seen)
+{
+	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM);
+	struct reader reader = {.client = a.client};
+	int64_t end_ns;
+	pthread_t thread;
+
+	fake_vram_fill(a.fake, 3, 0);
+	cr_assert_eq(pthread_create(&thread, NULL, read_without_rest, &reader), 0);
+	end_ns = cnre_clock_now_ns() + SECOND_NS;
+	while (cnre_clock_now_ns() < end_ns) {
+		if (!fake_vram_evict(a.fake, 3))
+			continue;
+		fake_vram_write(a.fake, 3, 0, 0xdeadbeef);
+		fake_vram_write(a.fake, 3, 0, 3);
+		fake_vram_fill(a.fake, 3, 0);
+	}
+	atomic_store(&reader.is_over, 1);
+	(void)pthread_join(thread, NULL);
+	cr_expect_gt(reader.hits, 0);
+	cr_expect_eq(reader.wrong, 0);
 	vram_attached_stop(&a);
 }
 
