@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "client/vram.h"
 #include "shm/access_log.h"
-#include "tests/support/attached.h"
 #include "tests/standin/fake_import.h"
+#include "tests/support/attached.h"
 #include "tests/support/vram_attached.h"
 
 #include <criterion/criterion.h>

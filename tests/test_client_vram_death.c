@@ -2,9 +2,9 @@
 /* What ends under a client: the exporter, the device, the manager, this process's parent, a stream's owner. */
 #include "base/clock.h"
 #include "client/vram.h"
+#include "tests/standin/fake_import.h"
 #include "tests/support/attached.h"
 #include "tests/support/child.h"
-#include "tests/standin/fake_import.h"
 #include "tests/support/vram_attached.h"
 
 #include <criterion/criterion.h>

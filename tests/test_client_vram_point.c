@@ -2,8 +2,8 @@
 /* Leases that end when a stream has passed a point. */
 #include "base/clock.h"
 #include "client/vram.h"
-#include "tests/support/attached.h"
 #include "tests/standin/fake_import.h"
+#include "tests/support/attached.h"
 #include "tests/support/vram_attached.h"
 
 #include <criterion/criterion.h>

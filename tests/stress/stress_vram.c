@@ -5,8 +5,8 @@
  * arenas. Every word of an expert is its number, so bytes of another one, and reads of what is freed, are seen.
  */
 #include "base/check.h"
-#include "tests/support/attached.h"
 #include "tests/standin/fake_import.h"
+#include "tests/support/attached.h"
 #include "tests/support/vram_attached.h"
 
 #include <errno.h>

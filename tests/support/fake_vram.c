@@ -7,8 +7,8 @@
 #include "shm/segment.h"
 #include "shm/wire.h"
 #include "shm/word.h"
-#include "tests/support/child.h"
 #include "tests/standin/fake_import.h"
+#include "tests/support/child.h"
 
 #include <errno.h>
 #include <pthread.h>
