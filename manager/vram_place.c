@@ -50,7 +50,6 @@ int vram_can_leave(void *context, uint32_t owner)
 
 /* ---- one upload ---- */
 
-
 static void publish(struct vram_device *device, const struct vram_upload *upload)
 {
 	struct cnre_entry *entry = vram_entry_of(device, upload->owner);
@@ -153,12 +152,13 @@ static void make(struct vram *vram, const struct tier_move *move)
 {
 	struct vram_device *device = &vram->device[move->device];
 
-	if (device->is_lost)
+	/* Before anybody goes for it: who was to come is a candidate again at its next use. */
+	if (device->is_lost || (move->object != POLICY_NONE && cnre_clock_left_ns(device->hold_ns) > 0))
 		return;
 	for (uint32_t i = 0; i < move->victim_count; i++)
 		if (vram_evict(device, move->victim[i]) < 0)
-			return; /* leased meanwhile: who was to come is a candidate again at its next use */
-	if (move->object != POLICY_NONE && cnre_clock_left_ns(device->hold_ns) == 0)
+			return; /* leased meanwhile */
+	if (move->object != POLICY_NONE)
 		begin_upload(device, move->object);
 }
 
