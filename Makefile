@@ -311,7 +311,7 @@ test_objects_test_colibri_lanes := $(colibri_standin)
 
 # What a client imports with, without a driver. An object and in no archive, since it has the names of gpu/.
 import_standin := $(out)/obj/tests/standin/fake_import.o
-$(foreach t,test_client_vram test_client_vram_death test_client_vram_point,$(eval test_objects_$(t) := $(import_standin)))
+$(foreach t,test_client_hot test_client_vram test_client_vram_death test_client_vram_point,$(eval test_objects_$(t) := $(import_standin)))
 $(out)/stress/stress_vram: $(import_standin)
 
 # A CUDA driver of our own, for tests only: tests/standin/fakecuda/README.md.

@@ -6,8 +6,8 @@
 #include "client/hot.h"
 #include "shm/futex.h"
 
-/* Admission lock held. */
-static void admit_fitting_locked(struct cnre *client)
+/* Admission lock held. `entering`: a batch that nobody can sleep on yet, since its caller has not returned with it; or NULL. */
+static void admit_fitting_locked(struct cnre *client, const struct cnre_batch *entering)
 {
 	while (client->queue_head != NULL) {
 		struct cnre_batch *batch = client->queue_head;
@@ -23,7 +23,8 @@ static void admit_fitting_locked(struct cnre *client)
 		cnre_batch_admit(batch, position);
 		/* [D1] release, pairs with [D2], [B6] and [B7]: the accesses; the batch is its owner's again. */
 		atomic_store_explicit(&batch->admitted, 1, memory_order_release);
-		(void)cnre_futex_wake_all(&batch->admitted); /* an address that is only compared */
+		if (batch != entering) /* so a batch that fits at once makes no system call */
+			(void)cnre_futex_wake_all(&batch->admitted); /* an address that is only compared */
 	}
 	cnre_gauge_unmark(client);
 }
@@ -31,7 +32,7 @@ static void admit_fitting_locked(struct cnre *client)
 void cnre_admission_run(struct cnre *client)
 {
 	(void)pthread_mutex_lock(&client->admission);
-	admit_fitting_locked(client);
+	admit_fitting_locked(client, NULL);
 	(void)pthread_mutex_unlock(&client->admission);
 }
 
@@ -47,7 +48,7 @@ void cnre_admission_enter(struct cnre_batch *batch)
 		client->queue_head = batch;
 	client->queue_tail = batch;
 	if (client->queue_head == batch)
-		admit_fitting_locked(client);
+		admit_fitting_locked(client, batch);
 	(void)pthread_mutex_unlock(&client->admission);
 }
 
@@ -68,7 +69,7 @@ void cnre_admission_leave(struct cnre_batch *batch)
 			client->queue_tail = before;
 		break;
 	}
-	admit_fitting_locked(client); /* a smaller one may have stood behind it */
+	admit_fitting_locked(client, NULL); /* a smaller one may have stood behind it */
 	(void)pthread_mutex_unlock(&client->admission);
 }
 
