@@ -13,6 +13,7 @@ struct call {
 	uint32_t layer, expert, object, ordinal;
 	int is_patient;                   /* no copy in memory will do */
 	int has_waited;                   /* and is in the log: what serves it in the end is not logged once more */
+	uint64_t position;                /* in the log, where it is: no other call's */
 	uint32_t device;                  /* of the log: the manager's number, 0 where no table is open */
 	int64_t ask_deadline_ns, deadline_ns;
 	struct cnre_expert *ret_expert;
@@ -24,7 +25,7 @@ static uint32_t log_argument(const struct call *call, uint32_t bits)
 }
 
 /* The position makes the lease's cookie unique, too. */
-static uint64_t log_access(struct call *call, uint32_t bits)
+static void log_access(struct call *call, uint32_t bits)
 {
 	struct cnre *client = call->client;
 	uint32_t visit = cnre_visit_begins(client, call->layer);
@@ -33,16 +34,18 @@ static uint64_t log_access(struct call *call, uint32_t bits)
 	if (visit)
 		cnre_visit_log(client, call->layer, position++);
 	cnre_access_log_put(client->log, position, CNRE_LOG_ACCESS, log_argument(call, bits), call->object);
-	return position;
+	call->position = position;
 }
 
 static int take(struct call *call, struct cnre_vram_table *table, uint64_t address)
 {
 	struct cnre *client = call->client;
-	uint64_t position = call->has_waited ? cnre_gauge_log(client, 0) : log_access(call, CNRE_LOG_HIT | CNRE_LOG_VRAM_HIT);
 	uint64_t lease;
-	int r = cnre_vram_lease_name(client, table, call->object, position, &lease);
+	int r;
 
+	if (!call->has_waited)
+		log_access(call, CNRE_LOG_HIT | CNRE_LOG_VRAM_HIT);
+	r = cnre_vram_lease_name(client, table, call->object, call->position, &lease);
 	if (r < 0) {
 		(void)cnre_vram_lease_lower(client, table, call->object);
 		return r;
@@ -102,7 +105,7 @@ static void want_again(void *context)
 {
 	struct call *call = context;
 
-	(void)log_access(call, 0);
+	log_access(call, 0);
 	ask_for_memory(call);
 }
 

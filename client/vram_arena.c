@@ -116,10 +116,16 @@ static int raise_closed(struct cnre_vram_table *table, uint32_t arena, uint32_t 
 	return r;
 }
 
+/* Not below none: a lease that was released twice took another thread's, which may not have come here yet (R5). */
 static void lower(struct cnre_vram_arena_use *use)
 {
-	/* [VA2] release, pairs with [VA3]: what was read there is read. */
-	(void)atomic_fetch_sub_explicit(&use->word, 1, memory_order_release);
+	/* [VA18] relaxed: a first guess for the exchange. */
+	uint64_t word = atomic_load_explicit(&use->word, memory_order_relaxed);
+
+	while (ARENA_LEASES(word) != 0)
+		/* [VA2] release, pairs with [VA3]: what was read there is read. */
+		if (atomic_compare_exchange_weak_explicit(&use->word, &word, word - 1, memory_order_release, memory_order_relaxed))
+			return;
 }
 
 /* ---- leases ---- */

@@ -183,8 +183,7 @@ int cnre_vram_device_open(struct cnre_vram_device *device, uint32_t ordinal)
 	r = gpu_import_load(message);
 	if (r < 0)
 		return r;
-	r = gpu_import_open(&device->import, (int)ordinal, message);
-	return r == -ENODEV ? -ENXIO : r;
+	return gpu_import_open(&device->import, (int)ordinal, message);
 }
 
 /* Device's lock held. */

@@ -40,6 +40,8 @@
 	call(cuIpcCloseMemHandle) \
 	call(cuStreamCreate) \
 	call(cuStreamDestroy_v2) \
+	call(cuStreamIsCapturing) \
+	call(cuThreadExchangeStreamCaptureMode) \
 	call(cuEventCreate) \
 	call(cuEventDestroy_v2) \
 	call(cuEventRecord) \

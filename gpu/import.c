@@ -19,15 +19,20 @@ int gpu_import_load(char message[GPU_MESSAGE_BYTES])
 	return gpu_cuda_load(&cuda, message);
 }
 
-int gpu_import_enter(const struct gpu_import *import)
+int gpu_import_enter(const struct gpu_import *import, CUstreamCaptureMode *ret_mode)
 {
-	return import->cuda->cuCtxPushCurrent_v2(import->context) == CUDA_SUCCESS ? 0 : -ENODEV;
+	if (import->cuda->cuCtxPushCurrent_v2(import->context) != CUDA_SUCCESS)
+		return -ENODEV;
+	*ret_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	(void)import->cuda->cuThreadExchangeStreamCaptureMode(ret_mode);
+	return 0;
 }
 
-void gpu_import_leave(const struct gpu_import *import)
+void gpu_import_leave(const struct gpu_import *import, CUstreamCaptureMode mode)
 {
 	CUcontext popped;
 
+	(void)import->cuda->cuThreadExchangeStreamCaptureMode(&mode);
 	(void)import->cuda->cuCtxPopCurrent_v2(&popped);
 }
 
@@ -50,8 +55,10 @@ int gpu_import_open(struct gpu_import **ret_import, int ordinal, char message[GP
 
 	if (r < 0)
 		return r;
-	if (cuda->cuDeviceGetCount(&count) != CUDA_SUCCESS || ordinal < 0 || ordinal >= count)
-		return cnre_message(message, GPU_MESSAGE_BYTES, -ENODEV, "this process has no GPU %d: it sees %d", ordinal, count);
+	if (cuda->cuDeviceGetCount(&count) != CUDA_SUCCESS)
+		return cnre_message(message, GPU_MESSAGE_BYTES, -ENODEV, "the CUDA driver does not say how many GPUs there are");
+	if (ordinal < 0 || ordinal >= count)
+		return cnre_message(message, GPU_MESSAGE_BYTES, -ENXIO, "this process has no GPU %d: it sees %d", ordinal, count);
 	import = calloc(1, sizeof *import);
 	if (import == NULL)
 		return cnre_message(message, GPU_MESSAGE_BYTES, -ENOMEM, "no memory");
@@ -124,6 +131,7 @@ int gpu_import_arena(struct gpu_import *import, const unsigned char handle[GPU_H
 		     const unsigned char token[GPU_TOKEN_BYTES], uint64_t local, uint64_t *ret_address)
 {
 	struct import_arena *arena;
+	CUstreamCaptureMode mode;
 	CUipcMemHandle exported;
 	CUdeviceptr address = 0;
 	int r;
@@ -136,10 +144,10 @@ int gpu_import_arena(struct gpu_import *import, const unsigned char handle[GPU_H
 	if (arena == NULL)
 		return -ENOMEM;
 	memcpy(&exported, handle, sizeof exported);
-	r = gpu_import_enter(import);
+	r = gpu_import_enter(import, &mode);
 	if (r == 0) {
 		r = open_error(import->cuda->cuIpcOpenMemHandle_v2(&address, exported, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-		gpu_import_leave(import);
+		gpu_import_leave(import, mode);
 	}
 	if (r < 0) {
 		free(arena);
@@ -172,6 +180,7 @@ static struct import_arena *take_arena(struct gpu_import *import, uint64_t addre
 int gpu_import_close_arena(struct gpu_import *import, const unsigned char token[GPU_TOKEN_BYTES], uint64_t address)
 {
 	struct import_arena *arena;
+	CUstreamCaptureMode mode;
 	int r;
 
 	if (is_own(token))
@@ -180,10 +189,10 @@ int gpu_import_close_arena(struct gpu_import *import, const unsigned char token[
 	if (arena == NULL)
 		return -EINVAL;
 	free(arena);
-	r = gpu_import_enter(import);
+	r = gpu_import_enter(import, &mode);
 	if (r < 0)
 		return r;
 	r = import->cuda->cuIpcCloseMemHandle(address) == CUDA_SUCCESS ? 0 : -ENODEV;
-	gpu_import_leave(import);
+	gpu_import_leave(import, mode);
 	return r;
 }

@@ -17,7 +17,7 @@ int gpu_import_load(char message[GPU_MESSAGE_BYTES]);
 
 struct gpu_import;                         /* one device of this process, by its number here (CUDA_VISIBLE_DEVICES and all) */
 
-/* 0, or -ENODEV: no such device, -ENOMEM. Retains its primary context. */
+/* 0, or -ENXIO: this process has no such device, -ENODEV: it gives no context now, -ENOMEM. Retains its primary context. */
 int gpu_import_open(struct gpu_import **ret_import, int ordinal, char message[GPU_MESSAGE_BYTES]);
 struct gpu_import *gpu_import_close(struct gpu_import *import); /* every arena is closed; NULL */
 const unsigned char *gpu_import_uuid(const struct gpu_import *import);
@@ -33,7 +33,7 @@ int gpu_import_close_arena(struct gpu_import *import, const unsigned char token[
 
 /*
  * A point in a caller's stream (a CUstream of this device, NULL: the default one), after what the caller has put there so far. Not
- * in one that is being captured: what a graph holds runs later. 0, -ENODEV, -EINVAL no such stream, -ENOMEM.
+ * in one that is being captured: what a graph holds runs later. 0, -ENODEV, -EINVAL no such stream, or a captured one, -ENOMEM.
  */
 struct gpu_point;
 int gpu_point_record(struct gpu_import *import, void *stream, struct gpu_point **ret_point);

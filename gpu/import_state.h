@@ -23,8 +23,14 @@ struct gpu_import {
 	struct import_arena *arenas;       /* open now; under the lock */
 };
 
-/* Makes the primary context current until gpu_import_leave, which makes current what was. 0, or -ENODEV. */
-int gpu_import_enter(const struct gpu_import *import);
-void gpu_import_leave(const struct gpu_import *import);
+/*
+ * Makes the primary context current until gpu_import_leave, which makes current what was. 0, or -ENODEV.
+ *
+ * While any thread captures a graph in the driver's global mode, which is the usual one, calls such as cuEventQuery are forbidden
+ * to all threads: they fail, and the capture is lost. What is called here has nothing to do with a capture of the program's, so
+ * the thread is in the relaxed mode meanwhile; `mode` is its own one.
+ */
+int gpu_import_enter(const struct gpu_import *import, CUstreamCaptureMode *ret_mode);
+void gpu_import_leave(const struct gpu_import *import, CUstreamCaptureMode mode);
 
 #endif

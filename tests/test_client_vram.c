@@ -10,6 +10,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -221,6 +222,32 @@ Test(client_vram, without_the_flag_it_waits_until_the_manager_has_put_it_there)
 	vram_attached_stop(&a);
 }
 
+/* With cookies a lease's name is its access's place in the log, and a copy of an old one names nothing else. */
+Test(client_vram, what_was_waited_for_has_a_name_that_no_other_lease_gets)
+{
+	struct vram_attached a;
+	struct waiter waiter = {.timeout_ns = -1};
+	struct cnre_expert copy, other;
+
+	(void)setenv("CNRE_CHECK", "1", 1);
+	a = vram_attached_start(NULL, CNRE_WANT_VRAM);
+	waiter.client = a.client;
+	cr_assert_eq(pthread_create(&waiter.thread, NULL, wait_for_it, &waiter), 0);
+	fake_host_await_requests(a.host, CNRE_REQUEST_PREFETCH, 1);
+	fake_vram_store_state(a.fake, 3, CNRE_STATE_LOADING);
+	fake_vram_fill(a.fake, 3, 0);
+	(void)pthread_join(waiter.thread, NULL);
+	cr_assert_eq(waiter.result, 0);
+	copy = waiter.view;
+	cr_expect_eq(cnre_release(a.client, &waiter.view), 0);
+	fake_vram_fill(a.fake, 4, 0);
+	cr_assert_eq(cnre_acquire_vram(a.client, 0, 4, 0, 0, &other), 0);
+	cr_expect_eq(cnre_release(a.client, &copy), -EINVAL, "that was another lease");
+	cr_expect_eq(fake_vram_leases(a.fake, 4), 1);
+	cr_expect_eq(cnre_release(a.client, &other), 0);
+	vram_attached_stop(&a);
+}
+
 Test(client_vram, what_cannot_be_had_is_enodev_or_the_copy_in_memory)
 {
 	const uint32_t flags[] = {CNRE_WANT_VRAM, CNRE_WANT_VRAM | CNRE_VRAM_OR_RAM, 0, CNRE_VRAM_OR_RAM};
@@ -240,6 +267,12 @@ Test(client_vram, what_cannot_be_had_is_enodev_or_the_copy_in_memory)
 			cr_expect_eq(cnre_release(a.client, &view), 0);
 		}
 		fake_import_fail_load(0);
+		fake_import_fail_open(-ENODEV);
+		(void)nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* a refusal is remembered */
+		cr_expect_eq(cnre_acquire_vram(a.client, 0, 3, 0, -1, &view), wanted[i], "no context on it, flags %u", flags[i]);
+		if (wanted[i] == 0)
+			cr_expect_eq(cnre_release(a.client, &view), 0);
+		fake_import_fail_open(0);
 		cr_expect_eq(cnre_acquire_vram(a.client, 0, 3, 1, -1, &view), i == 3 ? 0 : -ENODEV, "no such device, flags %u", flags[i]);
 		if (i == 3)
 			cr_expect_eq(cnre_release(a.client, &view), 0);
@@ -397,6 +430,32 @@ Test(client_vram, leased_is_not_evicted_and_a_second_release_is_einval)
 	cr_expect_eq(fake_vram_evict(a.fake, 3), 1);
 	cr_expect_eq(cnre_acquire_vram(a.client, 0, 3, 0, 0, &view), -ETIMEDOUT);
 	vram_attached_stop(&a);
+}
+
+/*
+ * Without cookies the second release of a copy takes another thread's lease, which may have come no further than the ledger. That
+ * is the program's fault; the arena must be usable, and closable, all the same (R5).
+ */
+Test(client_vram, second_release_between_two_steps_of_another_thread_leaves_the_arena_sound)
+{
+	struct vram_attached a;
+	struct cnre_expert view, copy;
+	struct cnre_vram_table *table;
+
+	(void)setenv("CNRE_CHECK", "0", 1);
+	a = vram_attached_start(NULL, CNRE_WANT_VRAM);
+	fake_vram_fill(a.fake, 3, 0);
+	cr_assert_eq(cnre_acquire_vram(a.client, 0, 3, 0, 0, &view), 0);
+	copy = view;
+	cr_assert_eq(cnre_release(a.client, &view), 0);
+	table = cnre_vram_table_find(a.client, 0);
+	cr_assert_not_null(table);
+	cr_assert_eq(cnre_vram_lease_raise(a.client, table, 3), 0);
+	cr_expect_eq(cnre_release(a.client, &copy), 0, "and with it went the other thread's use of the table");
+	cr_expect_eq(cnre_acquire_vram(a.client, 0, 3, 0, 0, &view), 0);
+	cr_expect_eq(cnre_release(a.client, &view), 0);
+	vram_attached_stop(&a);
+	cr_expect_eq(fake_import_open_arenas(), 0);
 }
 
 Test(client_vram, invented_leases_are_einval)

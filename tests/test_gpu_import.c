@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -180,9 +181,9 @@ Test(gpu_import, devices_that_are_not_there)
 	struct gpu_import *none = NULL;
 
 	start();
-	cr_expect_eq(gpu_import_open(&none, 1, message), -ENODEV);
+	cr_expect_eq(gpu_import_open(&none, 1, message), -ENXIO);
 	cr_expect(strstr(message, "no GPU 1: it sees 1") != NULL, "%s", message);
-	cr_expect_eq(gpu_import_open(&none, -1, message), -ENODEV);
+	cr_expect_eq(gpu_import_open(&none, -1, message), -ENXIO);
 	cr_assert_eq(fake_gpu.fakecuda_fail(0, "cuDevicePrimaryCtxRetain", 1, CUDA_ERROR_OUT_OF_MEMORY, 0), 0);
 	cr_expect_eq(gpu_import_open(&none, 0, message), -ENOMEM);
 	cr_assert_eq(fake_gpu.fakecuda_fail(0, "cuDevicePrimaryCtxRetain", 1, CUDA_ERROR_DEVICE_UNAVAILABLE, 0), 0);
@@ -313,6 +314,73 @@ Test(gpu_import, a_point_in_a_stream_that_fails)
 	cr_expect_null(none);
 	point = gpu_point_free(point);
 	cr_expect_null(gpu_point_free(NULL));
+	import = gpu_import_close(import);
+	cr_expect_eq(gpu_exporter_stop(&exporter), 0);
+}
+
+/* Another thread of the program, the usual one of engines. */
+static void *query(void *context)
+{
+	struct gpu_point *point = context;
+
+	return (void *)(intptr_t)gpu_point_query(point);
+}
+
+static int query_from_a_thread(struct gpu_point *point)
+{
+	pthread_t thread;
+	void *result;
+
+	cr_assert_eq(pthread_create(&thread, NULL, query, point), 0);
+	cr_assert_eq(pthread_join(thread, &result), 0);
+	return (int)(intptr_t)result;
+}
+
+/* A driver forbids cuEventQuery and others to every thread meanwhile; who calls them all the same destroys the graph. */
+Test(gpu_import, a_graph_is_captured_meanwhile)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+	struct gpu_point *point = NULL, *none = NULL;
+	CUstream stream, captured;
+	uint64_t address;
+	CUgraph graph;
+
+	start();
+	stream = own_stream();
+	cr_assert_eq(fake_gpu.cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	fake_gpu.fakecuda_hold(0, getpid(), 0);
+	cr_assert_eq(gpu_point_record(import, stream, &point), 0);
+	cr_assert_eq(fake_gpu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	cr_expect_eq(query_from_a_thread(point), 0);
+	cr_expect_eq(gpu_point_query(point), 0, "from the thread that captures, too");
+	cr_assert_eq(open_arena(&exporter.device[0], &address), 0);
+	cr_assert_eq(gpu_import_close_arena(import, exporter.device[0].token, address), 0);
+	cr_expect_eq(gpu_point_record(import, captured, &none), -EINVAL, "what a graph holds runs later");
+	cr_expect_null(none);
+	cr_expect_eq(fake_gpu.cuStreamEndCapture(captured, &graph), CUDA_SUCCESS, "and nobody has destroyed it");
+	cr_expect_eq(fake_gpu.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+	cr_expect_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL, "the caller's own again");
+	fake_gpu.fakecuda_release(0, getpid());
+	cr_expect_eq(await(point), 1);
+	point = gpu_point_free(point);
+	expect_no_rule_broken();
+	import = gpu_import_close(import);
+	cr_expect_eq(gpu_exporter_stop(&exporter), 0);
+}
+
+/* An error of the query itself is no end of the stream. */
+Test(gpu_import, a_query_that_is_forbidden_says_nothing)
+{
+	struct gpu_point *point = NULL;
+	CUstream stream;
+
+	start();
+	stream = own_stream();
+	cr_assert_eq(gpu_point_record(import, stream, &point), 0);
+	cr_assert_eq(fake_gpu.fakecuda_fail(0, "cuEventQuery", 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 0), 0);
+	cr_expect_eq(gpu_point_query(point), 0);
+	cr_expect_eq(await(point), 1);
+	point = gpu_point_free(point);
 	import = gpu_import_close(import);
 	cr_expect_eq(gpu_exporter_stop(&exporter), 0);
 }

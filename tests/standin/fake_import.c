@@ -28,7 +28,7 @@ struct gpu_point {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char token[GPU_TOKEN_BYTES];
 static struct {
-	int device_count, load_error, arena_error, record_error;
+	int device_count, load_error, open_error, arena_error, record_error;
 	int64_t arena_ns;
 	enum fake_stream stream[FAKE_IMPORT_STREAMS];
 	uint32_t calls, opens, open_arenas, open_devices, points, queries;
@@ -89,6 +89,7 @@ void fake_import_reset(void)
 
 SETTER(fake_import_set_devices, int, device_count)
 SETTER(fake_import_fail_load, int, load_error)
+SETTER(fake_import_fail_open, int, open_error)
 SETTER(fake_import_fail_arena, int, arena_error)
 SETTER(fake_import_fail_record, int, record_error)
 SETTER(fake_import_slow_arena, int64_t, arena_ns)
@@ -137,7 +138,7 @@ int gpu_import_open(struct gpu_import **ret_import, int ordinal, char message[GP
 
 	MUST(import != NULL);
 	begin();
-	r = ordinal < fake.device_count ? 0 : -ENODEV;
+	r = ordinal < fake.device_count ? fake.open_error : -ENXIO;
 	fake.open_devices += r == 0;
 	end();
 	message[0] = '\0';

@@ -22,6 +22,7 @@ enum fake_stream { FAKE_STREAM_PASSES, FAKE_STREAM_HANGS, FAKE_STREAM_FAILS };
 void fake_import_reset(void);
 void fake_import_set_devices(int count);
 void fake_import_fail_load(int error);                 /* 0: no more */
+void fake_import_fail_open(int error);                 /* of a device; likewise */
 void fake_import_fail_arena(int error);                /* likewise */
 void fake_import_fail_record(int error);
 void fake_import_slow_arena(int64_t ns);               /* each opening takes so long */

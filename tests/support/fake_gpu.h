@@ -25,7 +25,8 @@
 	CALL(cuMemHostAlloc) CALL(cuMemFreeHost) CALL(cuMemcpyHtoD_v2) CALL(cuMemcpyDtoH_v2) CALL(cuMemcpyHtoDAsync_v2) \
 	CALL(cuMemcpyDtoHAsync_v2) CALL(cuMemcpyDtoDAsync_v2) CALL(cuIpcGetMemHandle) CALL(cuIpcOpenMemHandle_v2) \
 	CALL(cuIpcCloseMemHandle) CALL(cuStreamCreate) CALL(cuStreamDestroy_v2) CALL(cuStreamQuery) CALL(cuStreamSynchronize) \
-	CALL(cuStreamWaitEvent) CALL(cuStreamAddCallback) CALL(cuLaunchHostFunc) CALL(cuEventCreate) CALL(cuEventDestroy_v2) \
+	CALL(cuStreamWaitEvent) CALL(cuStreamAddCallback) CALL(cuStreamBeginCapture_v2) CALL(cuStreamEndCapture) \
+	CALL(cuStreamIsCapturing) CALL(cuThreadExchangeStreamCaptureMode) CALL(cuLaunchHostFunc) CALL(cuEventCreate) CALL(cuEventDestroy_v2) \
 	CALL(cuEventRecord) CALL(cuEventQuery) CALL(cuEventSynchronize) CALL(cuModuleLoadData) CALL(cuModuleUnload) \
 	CALL(cuModuleGetFunction) CALL(cuLaunchKernel) \
 	CALL(fakecuda_world) CALL(fakecuda_hold) CALL(fakecuda_release) CALL(fakecuda_delay) CALL(fakecuda_lose_device) \

@@ -103,6 +103,9 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *ret_memory, CUipcMemHandle b
 	CUresult result = enter("cuIpcOpenMemHandle_v2", NEED_CONTEXT, &context);
 	if (result)
 		return result;
+	result = capture_check();
+	if (result)
+		return leave(result);
 	if (!ret_memory || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	memcpy(&handle, &bytes, sizeof handle);
@@ -118,6 +121,9 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr memory)
 	CUresult result = enter("cuIpcCloseMemHandle", NEED_CONTEXT, NULL);
 	if (result)
 		return result;
+	result = capture_check();
+	if (result)
+		return leave(result);
 	struct range *range = memory_range_at(memory);
 	if (!range || range->address != memory || !range->is_import || range->is_gone) {
 		rule_broken(RULE_NOT_OPEN, "cuIpcCloseMemHandle of %#llx", (unsigned long long)memory);

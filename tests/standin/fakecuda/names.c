@@ -39,6 +39,9 @@ static const struct {
 	ERROR(CUDA_ERROR_NOT_PERMITTED),
 	ERROR(CUDA_ERROR_NOT_SUPPORTED),
 	ERROR(CUDA_ERROR_SYSTEM_NOT_READY),
+	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+	ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+	ERROR(CUDA_ERROR_CAPTURED_EVENT),
 	ERROR(CUDA_ERROR_UNKNOWN),
 };
 
@@ -117,6 +120,10 @@ static const struct {
 	FUNCTION(cuStreamSynchronize),
 	FUNCTION(cuStreamWaitEvent),
 	FUNCTION(cuStreamAddCallback),
+	FUNCTION(cuStreamBeginCapture_v2),
+	FUNCTION(cuStreamEndCapture),
+	FUNCTION(cuStreamIsCapturing),
+	FUNCTION(cuThreadExchangeStreamCaptureMode),
 	FUNCTION(cuLaunchHostFunc),
 	FUNCTION(cuEventCreate),
 	FUNCTION(cuEventDestroy_v2),

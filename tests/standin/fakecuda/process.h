@@ -69,10 +69,13 @@ struct stream {
 	struct op *first, **last;
 	struct op *running;
 	pthread_cond_t wake;
+	CUstreamCaptureStatus capture;
+	CUstreamCaptureMode capture_mode;
+	pthread_t capture_thread; /* that began it */
 };
 
 struct event {
-	int is_used, is_recorded, stream, context;
+	int is_used, is_recorded, is_captured, stream, context;
 	uint32_t generation;
 	struct clock clock; /* with the operation that it is itself */
 };
@@ -157,6 +160,9 @@ void stream_observe(const struct clock *clock);
 int stream_must_stop(const struct stream *stream); /* its context has failed */
 void clock_join(struct clock *into, const struct clock *other);
 void stream_drop_context(int context);
+
+/* capture.c: 0, or the error of a call that a capture forbids, which it ends. */
+CUresult capture_check(void);
 
 /* work.c: executes one operation, with process.lock, which it gives away meanwhile. */
 void work_run(struct stream *stream, struct op *op);

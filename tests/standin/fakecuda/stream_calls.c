@@ -152,9 +152,12 @@ CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream)
 	struct event *event = find_event(handle);
 	if (!event || event->context != process.stream[index].context)
 		return leave(CUDA_ERROR_INVALID_HANDLE);
+	event->is_captured = process.stream[index].capture != CU_STREAM_CAPTURE_STATUS_NONE;
+	event->is_recorded = !event->is_captured;
+	if (event->is_captured)
+		return leave(CUDA_SUCCESS);
 	stream_queue(index, op_new(OP_EVENT), &event->clock);
 	event->stream = index;
-	event->is_recorded = 1;
 	return leave(CUDA_SUCCESS);
 }
 
@@ -164,6 +167,9 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
 	CUresult result = enter_event("cuEventQuery", handle, &event);
 	if (result)
 		return result;
+	result = event->is_captured ? CUDA_ERROR_CAPTURED_EVENT : capture_check();
+	if (result)
+		return leave(result);
 	if (event->is_recorded && process.stream[event->stream].done < event->clock.seq[event->stream])
 		return leave(CUDA_ERROR_NOT_READY);
 	if (event->is_recorded)
