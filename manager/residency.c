@@ -160,6 +160,11 @@ void residency_suspect(struct manager *manager, uint32_t owner)
 	manager->residency->suspect[owner] = 1;
 }
 
+int residency_is_suspect(const struct manager *manager, uint32_t owner)
+{
+	return manager->residency->suspect[owner];
+}
+
 int residency_pin(struct manager *manager, uint32_t owner, struct residency_pin *ret_pin)
 {
 	struct residency *residency = manager->residency;

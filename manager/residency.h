@@ -97,6 +97,7 @@ void residency_unpin(struct manager *manager, const struct residency_pin *pin);
 uint32_t residency_loads_free(const struct manager *manager); /* loads, or pins, that could begin now */
 /* Its bytes were wrong: the next load compares them with the digest, and asks every replica. */
 void residency_suspect(struct manager *manager, uint32_t owner);
+int residency_is_suspect(const struct manager *manager, uint32_t owner); /* and it was not loaded since */
 /* 1 while the object is READY and was not evicted since the generation. */
 int residency_is_ready(struct manager *manager, uint32_t owner, uint32_t generation);
 

@@ -31,7 +31,8 @@ int vram_can_upload(void *context, uint32_t owner)
 	struct vram *vram = context;
 	const struct served_model *model = vram_model_of(vram->manager, owner);
 
-	return vram->wanted[model->number] && vram_is_in_ram(vram->manager, owner);
+	/* What is damaged, and stays in RAM because somebody holds it, would live on in its copy. */
+	return vram->wanted[model->number] && vram_is_in_ram(vram->manager, owner) && !residency_is_suspect(vram->manager, owner);
 }
 
 int vram_can_leave(void *context, uint32_t owner)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Right size, right header, wrong bytes: with --verify, --digests and --scrub it is an error, and never an answer. */
+#include "tests/support/fake_gpu.h"
+#include "tests/support/vram_raw.h"
 #include "tests/support/world.h"
 #include "tests/support/world_client.h"
 
@@ -334,6 +336,70 @@ Test(system_digest, memory_that_changes_is_evicted_as_soon_as_nobody_holds_it)
 	wait_for(&world, "resident_objects", 1);
 	free(part);
 	cnre_detach(client);
+	world_close(&world);
+}
+
+/* ---- on its way to a GPU ---- */
+
+struct upload {
+	struct cnre *client;
+	struct vram_raw *raw;
+	uint32_t layer, expert;
+};
+
+/* Uses it, and looks whether that has brought it there. */
+static int is_uploaded(void *context)
+{
+	struct upload *upload = context;
+
+	cr_assert_eq(try(upload->client, upload->layer, upload->expert), 0);
+	cnre_token_end(upload->client, 1);
+	return vram_raw_state(upload->raw, upload->layer * EXPERTS + upload->expert) == CNRE_STATE_READY;
+}
+
+/* A copy of it would outlive the damage: the scrub evicts the slab, reads it again, and finds nothing wrong any more. */
+Test(system_digest, what_is_known_to_be_damaged_goes_to_no_gpu)
+{
+	static const char *const options[] = {"--verify", "load", "--scrub", "5ms", "--hugepages", "4k", "--vram", "0", "--vram-reserve", "32M", NULL};
+	struct cnre_expert held;
+	struct vram_raw raw;
+	struct world world;
+	struct upload damaged, other;
+	unsigned char *part, *there;
+	size_t bytes;
+	int r;
+
+	(void)setenv("FAKECUDA_MEMORY", "256M", 1);
+	fake_gpu_start();
+	open_world(&world);
+	cr_assert_gt(world_start(&world, options), 0, "%s", world.log);
+	damaged = (struct upload){.client = world_attach(&world, 0), .raw = &raw, .layer = 2, .expert = 5};
+	other = (struct upload){.client = damaged.client, .raw = &raw, .layer = 0, .expert = 0};
+	cr_assert_eq(vram_raw_attach(&raw, world.socket, world.model, 0), 0);
+	cr_assert_eq(vram_raw_open(&raw, NULL), 0, "%s", raw.message);
+	part = copy_part(damaged.client, 2, 5, &bytes);
+	cr_assert_eq(cnre_acquire(damaged.client, 2, 5, TIMEOUT_NS, &held), 0);
+	r = damage_memory(world.manager, part, bytes);
+	if (r == -EACCES || r == -EPERM) {
+		cnre_detach(damaged.client);
+		world_close(&world);
+		cr_skip("needs root to write into the manager's memory");
+	}
+	cr_assert_eq(r, 1, "the expert is in the pool: %d", r);
+	wait_for(&world, "digest_errors", 1);
+	cr_assert_eq(world_run("cnrectl", (const char *const[]){"--socket", world.socket, "set", "vram", "64M", NULL}, NULL, 0), 0);
+	cr_assert(world_wait_until(is_uploaded, &other, 30), "%s", world_status_text(&world));
+	cr_expect_not(world_wait_until(is_uploaded, &damaged, 1), "a client holds it in memory, damaged");
+	cr_assert_eq(cnre_release(damaged.client, &held), 0);
+	cr_assert(world_wait_until(is_uploaded, &damaged, 30), "it was read again: %s", world_status_text(&world));
+	there = malloc(bytes);
+	cr_assert_not_null(there);
+	cr_assert_eq(vram_raw_read(&raw, 2 * EXPERTS + 5, CNRE_DOWN, there, bytes), 0);
+	cr_expect_eq(memcmp(there, part, bytes), 0);
+	free(there);
+	free(part);
+	vram_raw_close(&raw);
+	cnre_detach(damaged.client);
 	world_close(&world);
 }
 
