@@ -113,6 +113,8 @@ static void allocated(struct gpu_job *job)
 	struct vram_device *device = growing(job);
 
 	device->growth = VRAM_GROWS_NOT;
+	if (device->is_lost)
+		return; /* it had come back before */
 	if (job->status == 0) {
 		if (job->charged_bytes > job->bytes + device->overhead_bytes)
 			device->overhead_bytes = job->charged_bytes - job->bytes;
@@ -176,8 +178,8 @@ static void freed(struct gpu_job *job)
 	struct vram_arena *arena = (struct vram_arena *)((char *)job - offsetof(struct vram_arena, job));
 	struct vram_device *device = arena->device;
 
-	if (job->status == -ENODEV)
-		return; /* lost: nothing of it is used again */
+	if (job->status == -ENODEV || device->is_lost)
+		return; /* lost, perhaps after this had come back: nothing of it is used again, or charged */
 	CNRE_CHECK(device->charged_bytes >= arena->charged_bytes);
 	if (job->status < 0) {
 		cnre_log(CNRE_LOG_ERROR, "vram: device %u: memory of %llu bytes could not be freed: it stays charged", device->number,
