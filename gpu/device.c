@@ -38,6 +38,20 @@ static void watch(struct device *device, int64_t longest_ns)
 	device_lose_locked(device, -ENODEV, reason);
 }
 
+/* An asker that could not run for so long was stopped, or its machine was, and its threads with it: a call's time begins anew. */
+static void watch_all(struct gpu *gpu)
+{
+	int64_t now_ns = cnre_clock_now_ns();
+	int was_stopped = now_ns - gpu->watched_ns > gpu->hang_ns / 2;
+
+	gpu->watched_ns = now_ns;
+	for (uint32_t i = 0; i < gpu->device_count; i++) {
+		if (was_stopped)
+			gpu->device[i].call_begun_ns = now_ns;
+		watch(&gpu->device[i], gpu->hang_ns);
+	}
+}
+
 static void init_locks(struct gpu *gpu)
 {
 	pthread_condattr_t monotonic;
@@ -280,8 +294,7 @@ int gpu_reap(struct gpu *gpu)
 	(void)eventfd_read(gpu->event_fd, &ignored);
 	device_list_init(&finished);
 	(void)pthread_mutex_lock(&gpu->lock);
-	for (uint32_t i = 0; i < gpu->device_count; i++)
-		watch(&gpu->device[i], gpu->hang_ns);
+	watch_all(gpu);
 	while ((job = device_list_pop(&gpu->finished)) != NULL)
 		device_list_push(&finished, job);
 	(void)pthread_mutex_unlock(&gpu->lock);

@@ -105,7 +105,10 @@ struct gpu_job {
 /* Jobs of a device end in the order in which they were submitted. */
 void gpu_submit(struct gpu *gpu, struct gpu_job *job);
 int gpu_event_fd(const struct gpu *gpu);   /* readable when something is done, or a device was lost */
-/* Calls done; how many. To be called every second or so even without an event: it is what finds out that a device hangs. */
+/*
+ * Calls done; how many. To be called every second or so even without an event: it is what finds out that a device hangs. Who comes
+ * later than half of hang_ns was stopped, and so was the device's thread: then no call counts as one that hangs yet.
+ */
 int gpu_reap(struct gpu *gpu);
 
 /*

@@ -75,7 +75,7 @@ struct gpu {
 	int event_fd;
 	int is_stopping, was_stopped;
 	uint32_t threads_left;             /* that gpu_close did not wait for; the last one frees all this */
-	int64_t hang_ns;
+	int64_t hang_ns, watched_ns;       /* watched: when the asker last looked */
 	uint32_t device_count;
 	struct device device[GPU_DEVICES_MAX];
 };

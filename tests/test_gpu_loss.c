@@ -166,6 +166,25 @@ Test(gpu_loss, a_device_that_hangs)
 		cr_assert_eq(((unsigned char *)&upload)[i], 0xa5, "the thread wrote into a job that was answered");
 }
 
+/* SIGSTOP, a frozen control group, a machine that is moved: calls took long because nothing ran. */
+Test(gpu_loss, an_asker_that_was_stopped_takes_no_device_for_hung)
+{
+	struct gpu_try upload = {0};
+	struct gpu_job arena;
+
+	start(400 * CNRE_NS_PER_MS);
+	cr_assert_eq(gpu_try_allocate(gpu, 0, 8 * MIB, &arena), 0);
+	fake_gpu.fakecuda_hold(0, FAKECUDA_EVERY_PROCESS, 0);
+	upload.job = (struct gpu_job){.kind = GPU_JOB_UPLOAD, .address = arena.address, .source = source, .bytes = 8 * MIB};
+	gpu_try_submit(gpu, &upload);
+	(void)usleep(600000);
+	cr_expect_eq(gpu_reap(gpu), 0);
+	cr_expect_eq(status_of(0).state, GPU_SERVING);
+	fake_gpu.fakecuda_release(0, FAKECUDA_EVERY_PROCESS);
+	cr_expect_eq(gpu_try_wait(gpu, &upload), 0);
+	gpu = gpu_close(gpu);
+}
+
 /* It hangs when we end: nobody has noticed before. */
 Test(gpu_loss, stopping_is_bounded_and_says_why_it_gave_up)
 {
