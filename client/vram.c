@@ -17,6 +17,12 @@ static void init_table(struct cnre_vram_table *table, uint32_t number)
 	(void)pthread_mutex_init(&table->lock, NULL); /* cannot fail for a default mutex */
 }
 
+static void init_device(struct cnre_vram_device *device)
+{
+	(void)pthread_mutex_init(&device->lock, NULL);
+	(void)pthread_mutex_init(&device->import_lock, NULL);
+}
+
 int cnre_vram_init(struct cnre *client, uint32_t attach_flags)
 {
 	struct cnre_vram *vram;
@@ -30,7 +36,7 @@ int cnre_vram_init(struct cnre *client, uint32_t attach_flags)
 	vram->may_use_ram = (attach_flags & CNRE_VRAM_OR_RAM) != 0;
 	(void)pthread_mutex_init(&vram->lock, NULL);
 	for (uint32_t i = 0; i < CNRE_VRAM_DEVICES_MAX; i++)
-		(void)pthread_mutex_init(&vram->device[i].lock, NULL);
+		init_device(&vram->device[i]);
 	for (uint32_t i = 0; i < CNRE_VRAM_TABLES_MAX; i++)
 		init_table(&vram->table[i], i);
 	cnre_points_init(&vram->points);
@@ -75,6 +81,7 @@ void cnre_vram_close(struct cnre *client)
 		if (vram->device[i].import != NULL)
 			vram->device[i].import = gpu_import_close(vram->device[i].import);
 		(void)pthread_mutex_destroy(&vram->device[i].lock);
+		(void)pthread_mutex_destroy(&vram->device[i].import_lock);
 	}
 	for (uint32_t i = 0; i < CNRE_VRAM_TABLES_MAX; i++)
 		(void)pthread_mutex_destroy(&vram->table[i].lock);

@@ -73,13 +73,14 @@ struct cnre_vram_table {
 };
 
 struct cnre_vram_device {
-	pthread_mutex_t lock;             /* import, and making the table */
+	pthread_mutex_t lock;             /* making the table, over a question to the manager */
+	pthread_mutex_t import_lock;      /* inside of it; held over the driver only */
 	_Atomic uint32_t current;         /* number of its table + 1; 0: none */
 	_Atomic uint32_t is_wanted;       /* an acquire named it */
 	_Atomic int error;                /* why there was no table when one was last asked for */
 	_Atomic uint32_t error_epoch;
 	_Atomic int64_t ask_again_ns;
-	struct gpu_import *import;
+	struct gpu_import *import;        /* under its lock until it is there, and then the same until detach */
 };
 
 struct cnre_vram {
@@ -125,7 +126,7 @@ struct cnre_vram_table *cnre_vram_table_find(struct cnre *client, uint32_t ordin
 struct cnre_vram_table *cnre_vram_table_ref(struct cnre *client, uint32_t number);
 void cnre_vram_table_unref(struct cnre *client, struct cnre_vram_table *table, uint32_t uses);
 void cnre_vram_table_drop(struct cnre *client, uint32_t ordinal); /* no current one any more */
-/* The device's context here, made if there was none. Device's lock held. 0, -ENODEV, -ENXIO, -ENOMEM */
+/* The device's context here, made if there was none; waits for the driver, and never for the manager. 0, -ENODEV, -ENXIO, -ENOMEM */
 int cnre_vram_device_open(struct cnre_vram_device *device, uint32_t ordinal);
 
 /* The current incarnation's, and its device works. */

@@ -283,10 +283,8 @@ static int record_anywhere(struct cnre *client, void *stream, struct gpu_point *
 		/* [VP1] relaxed: set before the lease was made, or it is no business of this release. */
 		if (atomic_load_explicit(&device->is_wanted, memory_order_relaxed) == 0)
 			continue;
-		(void)pthread_mutex_lock(&device->lock);
 		if (cnre_vram_device_open(device, i) == 0)
 			found[count++] = device->import; /* stays until detach */
-		(void)pthread_mutex_unlock(&device->lock);
 	}
 	if (count > 1 && !is_named(stream))
 		return -EINVAL;

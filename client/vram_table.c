@@ -176,14 +176,15 @@ static int ask_again(struct cnre *client, struct cnre_vram_device *device, uint3
 int cnre_vram_device_open(struct cnre_vram_device *device, uint32_t ordinal)
 {
 	char message[GPU_MESSAGE_BYTES];
-	int r;
+	int r = 0;
 
-	if (device->import != NULL)
-		return 0;
-	r = gpu_import_load(message);
-	if (r < 0)
-		return r;
-	return gpu_import_open(&device->import, (int)ordinal, message);
+	(void)pthread_mutex_lock(&device->import_lock);
+	if (device->import == NULL)
+		r = gpu_import_load(message);
+	if (device->import == NULL && r == 0)
+		r = gpu_import_open(&device->import, (int)ordinal, message);
+	(void)pthread_mutex_unlock(&device->import_lock);
+	return r;
 }
 
 /* Device's lock held. */

@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +122,37 @@ Test(client_vram_point, lease_of_memory_finds_the_device_of_its_stream_and_a_def
 	cr_assert_eq(cnre_acquire(a.client, 0, 1, -1, &spare), 0);
 	cr_expect_eq(cnre_release_on_stream(a.client, &spare, NULL), -ENODEV, "nobody has named a device");
 	cr_expect_eq(cnre_release(a.client, &spare), 0);
+	vram_attached_stop(&a);
+}
+
+static void *wait_for_the_manager(void *context)
+{
+	struct vram_attached *a = context;
+	struct cnre_expert view;
+
+	return (void *)(intptr_t)cnre_acquire_vram(a->client, 0, 5, 0, 5000000000, &view);
+}
+
+/* A thread that waits for a manager's answer is no reason for another to wait in a release, which never blocks. */
+Test(client_vram_point, release_waits_for_no_answer_of_the_manager)
+{
+	struct vram_attached a = vram_attached_start(NULL, CNRE_WANT_VRAM);
+	struct cnre_expert view;
+	pthread_t thread;
+	int64_t start_ns;
+
+	fake_host_fill(a.host, 3);
+	cr_assert_eq(cnre_acquire(a.client, 0, 3, -1, &view), 0);
+	fake_host_pause(a.host);
+	cr_assert_eq(pthread_create(&thread, NULL, wait_for_the_manager, &a), 0);
+	while (fake_import_open_devices() == 0)
+		(void)sched_yield(); /* the suite's time-out ends it */
+	(void)nanosleep(&a_while, NULL);
+	start_ns = cnre_clock_now_ns();
+	cr_expect_eq(cnre_release_on_stream(a.client, &view, fake_import_stream(A_STREAM)), 0);
+	cr_expect_lt(cnre_clock_now_ns() - start_ns, 2000000000);
+	fake_host_resume(a.host);
+	(void)pthread_join(thread, NULL);
 	vram_attached_stop(&a);
 }
 
