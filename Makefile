@@ -357,12 +357,17 @@ tests: $(test_programs) $(out)/soak $(fakecuda) $(out)/probes-client $(oldcuda) 
 
 # ---- stress programs (plain main, for TSan) and fuzzers link whatever they use of every folder ----
 stress_programs := $(patsubst tests/stress/%.c,$(out)/stress/%,$(wildcard tests/stress/stress_*.c))
-fuzz_programs := $(patsubst tests/fuzz/%.c,$(out)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+fuzz_programs := $(filter-out $(if $(have_inspect),,$(out)/fuzz/fuzz_elf_file),$(patsubst tests/fuzz/%.c,$(out)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c)))
 every_archive := $(call archives,colibri client manager sim model policy gpu kvstore shm base)
 
 $(out)/stress/%: $(out)/obj/tests/stress/%.o $(support) $(every_archive)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter-out -lcriterion,$(test_libs))
+
+# Its maps have names that are the manager's, too.
+$(out)/fuzz/fuzz_elf_file: $(out)/obj/tests/fuzz/fuzz_elf_file.o $(call archives,inspect base)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(test_libs_inspect)
 
 $(out)/fuzz/%: $(out)/obj/tests/fuzz/%.o $(every_archive)
 	@mkdir -p $(@D)

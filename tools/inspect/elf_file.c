@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See elf_file.h. A file is input: every length of a note is checked, which libelf has not done. */
+/*
+ * See elf_file.h. A file is input, and who is inspected may have written it, or changes it meanwhile: so it is read and not
+ * mapped (what is cut off under a mapping ends the program), every length of a note is checked, which libelf has not done,
+ * and nothing is made room for because a header says so.
+ */
 #include "tools/inspect/elf_file.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NOTE_OWNER "stapsdt"
 #define NOTE_TYPE 3u
 #define NOTE_ADDRESSES 3u                 /* of the probe, of the base, of the semaphore; then provider, name, arguments */
+
+#define SECTION_BYTES_MAX (256u << 20)    /* of names, symbols or notes; the largest programs known have some 100 MiB */
+#define SYMBOLS_MAX (8u << 20)
 
 struct symbol {
 	uint64_t at, bytes;
@@ -21,21 +30,37 @@ struct symbol {
 
 struct elf_file {
 	int fd;
+	char path[ELF_FILE_PATH_BYTES];   /* of the descriptor */
 	Elf *elf;
 	Elf_Data *notes;
+	int has_symbols;                  /* they were read */
 	struct symbol *symbol;            /* sorted */
 	size_t symbol_count;
 };
 
+/* What libelf would make room for: compressed bytes become any number. 1: it may. */
+static int is_fit(Elf_Scn *section, GElf_Shdr *ret_header)
+{
+	return section != NULL && gelf_getshdr(section, ret_header) != NULL && ret_header->sh_type != SHT_NOBITS &&
+	       (ret_header->sh_flags & SHF_COMPRESSED) == 0 && ret_header->sh_size <= SECTION_BYTES_MAX;
+}
+
+static Elf_Data *bytes_of(Elf_Scn *section)
+{
+	GElf_Shdr header;
+
+	return is_fit(section, &header) ? elf_getdata(section, NULL) : NULL;
+}
+
 static Elf_Scn *section_named(Elf *elf, const char *wanted)
 {
 	Elf_Scn *section = NULL;
+	GElf_Shdr header;
 	size_t names;
 
-	if (elf_getshdrstrndx(elf, &names) != 0)
+	if (elf_getshdrstrndx(elf, &names) != 0 || !is_fit(elf_getscn(elf, names), &header))
 		return NULL;
 	while ((section = elf_nextscn(elf, section)) != NULL) {
-		GElf_Shdr header;
 		const char *name = gelf_getshdr(section, &header) == NULL ? NULL : elf_strptr(elf, names, header.sh_name);
 
 		if (name != NULL && strcmp(name, wanted) == 0)
@@ -53,14 +78,16 @@ static int compare(const void *a, const void *b)
 
 static void take_symbols(struct elf_file *file, Elf_Scn *section)
 {
-	GElf_Shdr header;
-	Elf_Data *bytes = elf_getdata(section, NULL);
+	GElf_Shdr header, names;
+	Elf_Data *bytes = bytes_of(section);
 	size_t count;
 	struct symbol *grown;
 
-	if (bytes == NULL || gelf_getshdr(section, &header) == NULL || header.sh_entsize == 0)
+	if (bytes == NULL || gelf_getshdr(section, &header) == NULL || !is_fit(elf_getscn(file->elf, header.sh_link), &names))
 		return;
-	count = header.sh_size / header.sh_entsize;
+	count = bytes->d_size / gelf_fsize(file->elf, ELF_T_SYM, 1, EV_CURRENT);
+	if (count > SYMBOLS_MAX)
+		count = SYMBOLS_MAX;
 	grown = reallocarray(file->symbol, file->symbol_count + count + 1, sizeof *grown);
 	if (grown == NULL)
 		return;
@@ -90,28 +117,64 @@ static void read_symbols(struct elf_file *file)
 		qsort(file->symbol, file->symbol_count, sizeof file->symbol[0], compare);
 }
 
+/* A device or a pipe of that name is not even opened: that alone may do something. */
+static int open_regular(const char *path)
+{
+	int named = open(path, O_PATH | O_CLOEXEC), fd, r;
+	char link[ELF_FILE_PATH_BYTES];
+	struct stat status;
+
+	if (named < 0)
+		return -errno;
+	r = fstat(named, &status) < 0 ? -errno : !S_ISREG(status.st_mode) ? -ENOEXEC : 0;
+	if (r == 0) {
+		(void)snprintf(link, sizeof link, "/proc/self/fd/%d", named);
+		fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		r = fd < 0 ? -errno : fd;
+	}
+	(void)close(named);
+	return r;
+}
+
+/*
+ * Tables whose length stands elsewhere than in the file's first header may be of any length, and libelf makes room for them at
+ * once. No program that is loaded has them.
+ */
+static int has_long_tables(int fd)
+{
+	union {
+		unsigned char ident[EI_NIDENT];
+		Elf32_Ehdr small;
+		Elf64_Ehdr large;
+	} head;
+
+	if (pread(fd, &head, sizeof head, 0) < (ssize_t)sizeof head.small || memcmp(head.ident, ELFMAG, SELFMAG) != 0)
+		return 1;
+	if (head.ident[EI_CLASS] == ELFCLASS32)
+		return head.small.e_phnum == PN_XNUM || (head.small.e_shnum == 0 && head.small.e_shoff != 0);
+	return head.large.e_phnum == PN_XNUM || (head.large.e_shnum == 0 && head.large.e_shoff != 0);
+}
+
 int elf_file_open(struct elf_file **ret_file, const char *path)
 {
 	struct elf_file *file = calloc(1, sizeof *file);
-	Elf_Scn *notes;
 
 	if (file == NULL)
 		return -ENOMEM;
-	file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	file->fd = open_regular(path);
 	if (file->fd < 0) {
-		int r = -errno;
+		int r = file->fd;
 
 		free(file);
 		return r;
 	}
-	if (elf_version(EV_CURRENT) == EV_NONE || (file->elf = elf_begin(file->fd, ELF_C_READ_MMAP, NULL)) == NULL ||
-	    elf_kind(file->elf) != ELF_K_ELF) {
+	(void)snprintf(file->path, sizeof file->path, "/proc/self/fd/%d", file->fd);
+	if (has_long_tables(file->fd) || elf_version(EV_CURRENT) == EV_NONE ||
+	    (file->elf = elf_begin(file->fd, ELF_C_READ, NULL)) == NULL || elf_kind(file->elf) != ELF_K_ELF) {
 		elf_file_close(file);
 		return -ENOEXEC;
 	}
-	notes = section_named(file->elf, ".note.stapsdt");
-	file->notes = notes == NULL ? NULL : elf_getdata(notes, NULL);
-	read_symbols(file);
+	file->notes = bytes_of(section_named(file->elf, ".note.stapsdt"));
 	*ret_file = file;
 	return 0;
 }
@@ -128,6 +191,11 @@ struct elf_file *elf_file_close(struct elf_file *file)
 	return NULL;
 }
 
+const char *elf_file_path(const struct elf_file *file)
+{
+	return file->path;
+}
+
 int elf_file_has_notes(const struct elf_file *file)
 {
 	return file->notes != NULL;
@@ -141,10 +209,11 @@ static int is_probe(const char *text, size_t bytes, const char *provider, const 
 	return bytes >= first + second && memcmp(text, provider, first) == 0 && memcmp(text + first, name, second) == 0;
 }
 
-int elf_file_has_probe(const struct elf_file *file, const char *provider, const char *name)
+uint32_t elf_file_probes(const struct elf_file *file, const char *provider, const char *name)
 {
 	size_t skip = NOTE_ADDRESSES * (gelf_getclass(file->elf) == ELFCLASS32 ? 4u : 8u);
 	size_t at = 0, name_at, text_at, next;
+	uint32_t count = 0;
 	GElf_Nhdr note;
 
 	if (file->notes == NULL)
@@ -152,13 +221,12 @@ int elf_file_has_probe(const struct elf_file *file, const char *provider, const 
 	while (at < file->notes->d_size && (next = gelf_getnote(file->notes, at, &note, &name_at, &text_at)) > 0) {
 		const char *bytes = file->notes->d_buf;
 
-		if (note.n_type == NOTE_TYPE && note.n_namesz == sizeof NOTE_OWNER &&
-		    memcmp(bytes + name_at, NOTE_OWNER, sizeof NOTE_OWNER) == 0 && note.n_descsz > skip &&
-		    is_probe(bytes + text_at + skip, note.n_descsz - skip, provider, name))
-			return 1;
+		count += note.n_type == NOTE_TYPE && note.n_namesz == sizeof NOTE_OWNER &&
+			 memcmp(bytes + name_at, NOTE_OWNER, sizeof NOTE_OWNER) == 0 && note.n_descsz > skip &&
+			 is_probe(bytes + text_at + skip, note.n_descsz - skip, provider, name);
 		at = next;
 	}
-	return 0;
+	return count;
 }
 
 /* What lies at this offset of the file, as addresses in it are numbered. 0: it is not loaded. */
@@ -180,11 +248,15 @@ static int address_of(const struct elf_file *file, uint64_t file_off, uint64_t *
 	return 0;
 }
 
-const char *elf_file_symbol(const struct elf_file *file, uint64_t file_off, uint64_t *ret_into)
+const char *elf_file_symbol(struct elf_file *file, uint64_t file_off, uint64_t *ret_into)
 {
-	size_t low = 0, high = file->symbol_count;
+	size_t low = 0, high;
 	uint64_t address;
 
+	if (!file->has_symbols)
+		read_symbols(file);
+	file->has_symbols = 1;
+	high = file->symbol_count;
 	if (!address_of(file, file_off, &address))
 		return NULL;
 	while (low < high) {

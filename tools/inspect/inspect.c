@@ -9,6 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Paths and symbols are a client's own choice. */
+void inspect_make_printable(char *text)
+{
+	for (; *text != '\0'; text++)
+		if (*text < 0x20 || *text > 0x7e)
+			*text = '?';
+}
+
 void inspect_note(struct inspect *inspect, const char *format, ...)
 {
 	char text[sizeof inspect->note[0]];
@@ -17,6 +25,7 @@ void inspect_note(struct inspect *inspect, const char *format, ...)
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
+	inspect_make_printable(text);
 	for (uint32_t i = 0; i < inspect->note_count; i++)
 		if (strcmp(inspect->note[i], text) == 0)
 			return;

@@ -66,6 +66,9 @@ extern const struct inspect_verb inspect_io, inspect_waits, inspect_loads, inspe
 /* Something the reader of a report should know; each text once. */
 void inspect_note(struct inspect *inspect, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What is not plain ASCII becomes a question mark: for JSON and for terminals. */
+void inspect_make_printable(char *text);
+
 /* What every report begins with, to be filled further; NULL: no memory. */
 json_t *inspect_report_new(struct inspect *inspect);
 /* And how it begins and ends for people. */

@@ -65,8 +65,10 @@ static json_t *stack_of(struct inspect *inspect, const struct holder *holder)
 	char text[SYMBOLS_TEXT_BYTES];
 
 	/* Without frame pointers the kernel takes for a caller what happens to lie there: most often no code. */
-	for (i = 0; i < depth && symbols_name(leases->symbols, holder->key.process, address[i], text) == 0; i++)
+	for (i = 0; i < depth && symbols_name(leases->symbols, holder->key.process, address[i], text) == 0; i++) {
+		inspect_make_printable(text);
 		(void)json_array_append_new(list, json_string(text));
+	}
 	if (i < depth || depth <= 2)
 		inspect_note(inspect, "stacks end early where code was compiled without frame pointers: -fno-omit-frame-pointer in engine "
 				      "and library shows the rest");

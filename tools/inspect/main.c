@@ -130,6 +130,7 @@ static int run(struct inspect *inspect)
 	if (watch_open(&watch, inspect, &is_stopped, message) == 0) {
 		status = look(inspect, &watch);
 	} else {
+		inspect_make_printable(message);
 		(void)fprintf(stderr, "cnre-inspect: %s: %s\n", inspect->verb->name, message);
 		status = fall_back(inspect);
 	}

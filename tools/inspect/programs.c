@@ -128,7 +128,7 @@ int programs_attach_reads(struct programs *programs, char message[PREFLIGHT_MESS
 	return keep(programs, bpf_program__attach(programs->skeleton->progs.on_read), "attaching to block_bio_queue", message);
 }
 
-int programs_attach_probe(struct programs *programs, enum programs_probe_at at, const char *path, const char *probe,
+int programs_attach_probe(struct programs *programs, enum programs_probe_at at, const struct programs_place *place,
 			  enum event_kind kind, char message[PREFLIGHT_MESSAGE_BYTES])
 {
 	const struct bpf_program *const program[PROGRAMS] = {
@@ -140,11 +140,11 @@ int programs_attach_probe(struct programs *programs, enum programs_probe_at at, 
 	LIBBPF_OPTS(bpf_usdt_opts, options, .usdt_cookie = kind);
 	char step[256];
 
-	(void)snprintf(step, sizeof step, "attaching to cnre:%.40s in %.160s", probe, path);
+	(void)snprintf(step, sizeof step, "attaching to cnre:%.40s in %.160s", place->probe, place->shown);
 	if (programs->link_count == LINKS_MAX)
 		return fail(programs, step, -E2BIG, message);
 	complaint[0] = '\0';
-	return keep(programs, bpf_program__attach_usdt(program[at], -1, path, "cnre", probe, &options), step, message);
+	return keep(programs, bpf_program__attach_usdt(program[at], -1, place->path, "cnre", place->probe, &options), step, message);
 }
 
 int programs_poll(struct programs *programs, int timeout_ms)

@@ -30,8 +30,11 @@ int programs_watch_process(struct programs *programs, uint32_t process);
 int programs_watch_device(struct programs *programs, uint64_t device);
 
 int programs_attach_reads(struct programs *programs, char message[PREFLIGHT_MESSAGE_BYTES]);
-/* To cnre:probe in a file, in every process that runs it now or later. */
-int programs_attach_probe(struct programs *programs, enum programs_probe_at at, const char *path, const char *probe,
+/* To cnre:probe in a file, in every process that runs it now or later. `shown` is the path that people know. */
+struct programs_place {
+	const char *path, *shown, *probe;
+};
+int programs_attach_probe(struct programs *programs, enum programs_probe_at at, const struct programs_place *place,
 			  enum event_kind kind, char message[PREFLIGHT_MESSAGE_BYTES]);
 
 /* Hands on what came, after at most so long. 0, -EINTR, or -errno. */
