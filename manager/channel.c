@@ -17,10 +17,14 @@ static void count_invalid(struct session *session)
 	cnre_counter_add(&session->manager->counters->requests_invalid, 1);
 }
 
-/* Bits that nobody knows say nothing; a hit in VRAM is one only where VRAM was asked for. */
-static enum feed_served served_by(uint32_t argument)
+/*
+ * Bits that nobody knows say nothing; a hit in VRAM is one only where VRAM was asked for, and by who has a device open: RAM's
+ * policy does not hear of it.
+ */
+static enum feed_served served_by(const struct session *session, uint32_t argument)
 {
-	if ((argument & (CNRE_LOG_VRAM_WANTED | CNRE_LOG_VRAM_HIT)) == (CNRE_LOG_VRAM_WANTED | CNRE_LOG_VRAM_HIT))
+	if (session->vram_count > 0 &&
+	    (argument & (CNRE_LOG_VRAM_WANTED | CNRE_LOG_VRAM_HIT)) == (CNRE_LOG_VRAM_WANTED | CNRE_LOG_VRAM_HIT))
 		return FEED_SERVED_BY_VRAM;
 	return argument & CNRE_LOG_HIT ? FEED_SERVED_BY_RAM : FEED_SERVED_BY_DRIVE;
 }
@@ -39,7 +43,7 @@ static void follow_entry(struct session *session, uint64_t entry)
 		break;
 	case CNRE_LOG_ACCESS:
 		if (value < catalog->object_count)
-			feed_access(session->manager, session, value, served_by(cnre_log_argument(entry)));
+			feed_access(session->manager, session, value, served_by(session, cnre_log_argument(entry)));
 		else
 			count_invalid(session);
 		break;

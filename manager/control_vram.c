@@ -17,6 +17,10 @@ void control_set_vram(struct manager *manager, const char *value, struct answer 
 		control_refuse(answer, -EINVAL, "not a size: write for example 40G, or 0 to empty the GPUs");
 		return;
 	}
+	if (bytes > VRAM_BUDGET_MAX) {
+		control_refuse(answer, -EINVAL, "no GPU has so much: at most 1024T");
+		return;
+	}
 	r = vram_set_budget(manager, bytes);
 	if (r < 0) {
 		control_refuse(answer, r, "this manager uses no GPU: start it with --vram SIZE, or with --vram 0 and set a size later");

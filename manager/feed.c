@@ -287,7 +287,7 @@ void feed_access(struct manager *manager, struct session *session, uint32_t obje
 	}
 	history_count(feed->history, owner, 1);
 	record(feed, session, RECORD_ACCESS, object, (uint64_t)hit, 0);
-	vram_access(manager, owner, served == FEED_SERVED_BY_VRAM);
+	vram_access(session, owner, served == FEED_SERVED_BY_VRAM);
 	if (served != FEED_SERVED_BY_VRAM)
 		residency_access(manager, owner, hit);
 }
@@ -295,7 +295,7 @@ void feed_access(struct manager *manager, struct session *session, uint32_t obje
 void feed_token_end(struct manager *manager, struct session *session, uint32_t token_count)
 {
 	manager->feed->tokens += token_count;
-	vram_tokens(manager, token_count);
+	vram_tokens(session, token_count);
 	record(manager->feed, session, RECORD_TOKEN, token_count, 0, 0);
 }
 

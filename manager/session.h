@@ -61,6 +61,7 @@ struct session {
 	struct kv_session *kv[CNRE_KV_NAMESPACES_PER_CLIENT]; /* NULL: none in this place */
 	struct vram_session *vram[CNRE_VRAM_DEVICES_MAX];     /* by device; NULL: it has not opened it */
 	uint32_t vram_count;              /* that it has opened */
+	int tells_tokens;                 /* it said when one ended: its lookups need not stand for any */
 	struct session_totals *vram_ended; /* [layer_count] in ledgers that are closed already; NULL: none are */
 };
 

@@ -69,13 +69,14 @@ uint32_t vram_ledgers(const struct session *session); /* that are added up by th
 
 /* What clients did, from their logs. Every lookup, wherever it was served: what is hot in RAM is what goes to VRAM. */
 void vram_visit(struct manager *manager, const struct served_model *model, uint32_t layer, uint32_t token_count);
-void vram_access(struct manager *manager, uint32_t owner, int was_in_vram);
+void vram_access(struct session *session, uint32_t owner, int was_in_vram);
 void vram_arrived(struct manager *manager, uint32_t owner); /* READY in RAM: who missed it is told of now */
-void vram_tokens(struct manager *manager, uint32_t token_count);
+void vram_tokens(struct session *session, uint32_t token_count);
 
 /* An object's bytes were found damaged in RAM: its copy may be of these, so it goes, as soon as nobody holds it. */
 void vram_suspect(struct manager *manager, uint32_t owner);
 
+#define VRAM_BUDGET_MAX (1ull << 50)      /* of a device; what all have together is counted in 64 bits */
 /* `set vram`, for each device: at once, or as leases and clients let go. 0, 1 some is still held, -ENOTSUP there is no tier. */
 int vram_set_budget(struct manager *manager, uint64_t bytes);
 

@@ -142,8 +142,8 @@ static void measured(struct gpu_job *job)
 	uint64_t bytes, spare;
 
 	device->growth = VRAM_GROWS_NOT;
-	if (job->status < 0)
-		return; /* lost, and that is seen elsewhere */
+	if (job->status < 0 || device->is_lost)
+		return; /* and that is seen elsewhere */
 	gpu_get_status(device->vram->gpu, device->number, &status);
 	spare = status.free_bytes > device->vram->reserve_bytes ? status.free_bytes - device->vram->reserve_bytes : 0;
 	bytes = next_bytes(device, &status);

@@ -36,6 +36,7 @@
 #define VRAM_SETTLE_NS 1000000000         /* after its process ended */
 #define VRAM_BLIND_NS 10000000000         /* where no pidfd tells when that is */
 #define VRAM_LEAVING_MAX 256u             /* more of them, and nobody opens a device until one has gone */
+#define VRAM_LEAVING_OF_ONE 16u           /* of one process; more, and it opens none: it alone says how long they stay */
 
 #define VRAM_NO_OWNER UINT32_MAX
 
@@ -57,6 +58,7 @@ struct vram_session {
 	struct cnre_vram_ledger *ledger;  /* every word in it is input */
 	int holds;                        /* its leases count */
 	int pidfd;                        /* of a leaving one; -1: none, or its process has ended */
+	pid_t process;                    /* whose it was, of a leaving one */
 	int64_t leaves_ns;                /* not before then; CNRE_NEVER: when its process has ended */
 };
 
@@ -148,7 +150,7 @@ struct vram {
 	uint32_t suspect_count;
 	int is_fired;                     /* the driver's side has news */
 	int closings;                     /* arenas are on their way back */
-	uint64_t tokens, unspent_accesses; /* that clients ended; lookups since the last that was guessed */
+	uint64_t unspent_accesses;        /* lookups since the last token that was guessed */
 	struct cnre_log_limit limit;
 };
 

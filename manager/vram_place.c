@@ -220,14 +220,14 @@ void vram_visit(struct manager *manager, const struct served_model *model, uint3
 }
 
 /*
- * Tokens are what the bytes that may move are counted by. An engine need not say when one ends; until anybody has, as many
- * lookups as a token of the model makes are one.
+ * Tokens are what the bytes that may move are counted by. An engine need not say when one ends; of one that never has, as many
+ * lookups as a token of the model makes are one. That is each client's own: what one says ends nobody else's moves.
  */
-static void guess_token(struct vram *vram, uint32_t owner)
+static void guess_token(struct vram *vram, const struct session *session)
 {
-	const struct model_catalog *catalog = vram_model_of(vram->manager, owner)->catalog;
+	const struct model_catalog *catalog = session->model->catalog;
 
-	if (vram->tokens > 0 || ++vram->unspent_accesses < (uint64_t)catalog->layer_count * catalog->top_k)
+	if (session->tells_tokens || ++vram->unspent_accesses < (uint64_t)catalog->layer_count * catalog->top_k)
 		return;
 	vram->unspent_accesses = 0;
 	tier_tokens(vram->tier, 1);
@@ -237,13 +237,14 @@ static void guess_token(struct vram *vram, uint32_t owner)
  * What is not in RAM cannot be uploaded, and the policy forgets it until it is used again, which may be after it left RAM again:
  * a pool smaller than VRAM would fill VRAM with its own size and no more. So a miss is told when its bytes are there.
  */
-void vram_access(struct manager *manager, uint32_t owner, int was_in_vram)
+void vram_access(struct session *session, uint32_t owner, int was_in_vram)
 {
+	struct manager *manager = session->manager;
 	struct vram *vram = manager->vram;
 
 	if (vram == NULL || vram->tier == NULL)
 		return;
-	guess_token(vram, owner);
+	guess_token(vram, session);
 	if (!was_in_vram && !vram_is_in_ram(manager, owner)) {
 		vram->missed[owner] += vram->missed[owner] < UINT8_MAX;
 		return;
@@ -263,13 +264,13 @@ void vram_arrived(struct manager *manager, uint32_t owner)
 	vram->heard = 1;
 }
 
-void vram_tokens(struct manager *manager, uint32_t token_count)
+void vram_tokens(struct session *session, uint32_t token_count)
 {
-	struct vram *vram = manager->vram;
+	struct vram *vram = session->manager->vram;
 
 	if (vram == NULL || vram->tier == NULL || token_count == 0)
 		return;
-	vram->tokens += token_count;
+	session->tells_tokens = 1;
 	tier_tokens(vram->tier, token_count);
 	vram->heard = 1;
 }

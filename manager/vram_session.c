@@ -155,6 +155,7 @@ static void leave(struct vram *vram, struct vram_session *client)
 		client->pidfd = fcntl(session->process.fd, F_DUPFD_CLOEXEC, 0); /* none to be had: as one that never was */
 	if (client->pidfd >= 0)
 		client->leaves_ns = CNRE_NEVER;
+	client->process = session->peer.pid;
 	client->session = NULL;
 	if (!client->holds && !has_open(client)) {
 		drop(client);
@@ -304,6 +305,15 @@ static int find_device(const struct vram *vram, const unsigned char *uuid, struc
 	return -ENODEV;
 }
 
+static uint32_t leaving_of(const struct vram *vram, pid_t process)
+{
+	uint32_t count = 0;
+
+	for (const struct vram_session *client = vram->leaving; client != NULL; client = client->next_leaving)
+		count += client->process == process;
+	return count;
+}
+
 static int open_device(struct session *session, struct vram_device *device, char message[VRAM_MESSAGE_BYTES])
 {
 	struct vram *vram = device->vram;
@@ -311,6 +321,10 @@ static int open_device(struct session *session, struct vram_device *device, char
 
 	if (session->vram[device->number] != NULL)
 		return 0; /* the same again */
+	if (leaving_of(vram, session->peer.pid) >= VRAM_LEAVING_OF_ONE)
+		return cnre_message(message, VRAM_MESSAGE_BYTES, -EAGAIN,
+				    "process %d ended %u sessions and has VRAM of theirs open still: close it, or end the process",
+				    (int)session->peer.pid, VRAM_LEAVING_OF_ONE);
 	if (vram->leaving_count >= VRAM_LEAVING_MAX)
 		return cnre_message(message, VRAM_MESSAGE_BYTES, -EAGAIN, "%u clients that ended have VRAM open still: ask again later",
 				    vram->leaving_count);

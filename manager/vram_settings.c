@@ -59,6 +59,8 @@ int vram_settings_parse(const struct settings *settings, struct vram_request *re
 	else if (settings->vram != NULL && cnre_size_parse(settings->vram, &ret_request->budget_bytes) < 0)
 		return cnre_message(message, VRAM_MESSAGE_BYTES, -EINVAL, "--vram: \"%.64s\" is not a size such as 40G, nor auto",
 				    settings->vram);
+	if (ret_request->budget_bytes > VRAM_BUDGET_MAX)
+		return cnre_message(message, VRAM_MESSAGE_BYTES, -EINVAL, "--vram: \"%.64s\" is more than any GPU has: at most 1024T", settings->vram);
 	return settings->vram_devices == NULL ? 0 : parse_devices(settings->vram_devices, ret_request, message);
 }
 

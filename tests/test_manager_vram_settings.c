@@ -31,6 +31,9 @@ Test(manager_vram_settings, a_size_auto_and_nothing)
 	cr_assert_eq(parse("0", NULL), 0);
 	cr_expect(request.budget_bytes == 0 && !request.is_auto, "devices are opened, a budget comes later");
 	cr_assert_eq(parse(NULL, NULL), 0);
+	cr_assert_eq(parse("1024T", NULL), 0);
+	cr_expect_eq(parse("1025T", NULL), -EINVAL);
+	cr_expect_not_null(strstr(message, "more than any GPU has"), "%s", message);
 }
 
 Test(manager_vram_settings, devices_are_named_by_what_they_are)

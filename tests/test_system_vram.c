@@ -587,6 +587,99 @@ Test(system_vram, a_ledger_full_of_garbage_hurts_nobody_else)
 	end(&world);
 }
 
+/* Uses everything, and never says that a token ended. */
+static int is_filled_silently(void *context)
+{
+	struct filling *filling = context;
+
+	for (uint32_t i = 0; i < filling->experts; i++) {
+		struct cnre_expert expert;
+
+		cr_assert_eq(cnre_acquire(filling->client, 0, i, 60000000000, &expert), 0);
+		cr_assert_eq(cnre_release(filling->client, &expert), 0);
+	}
+	return vram_raw_ready(filling->raw) >= filling->count;
+}
+
+Test(system_vram, one_clients_token_is_not_the_last_of_all, .timeout = 240)
+{
+	static const char *const options[] = {"--ram", "1G", "--vram", "512M", "--vram-reserve", "64M", NULL};
+	struct filling filling = {.experts = 460, .count = 460}; /* 345 MiB: more than one token may move */
+	struct world world;
+	struct vram_raw raw, teller;
+
+	begin_large(&world, "460", "1G", "2M", options);
+	cr_assert_eq(vram_raw_attach(&teller, world.socket, world.model, 0), 0);
+	vram_raw_log(&teller, CNRE_LOG_TOKEN_END, 0, 1);
+	filling.world = &world;
+	filling.raw = &raw;
+	filling.client = world_attach(&world, 0);
+	attach_raw(&raw, &world, 0);
+	(void)usleep(200000);
+	vram_raw_close(&teller);
+	cr_expect(world_wait_until(is_filled_silently, &filling, 60), "%u of 460: who says no tokens has them guessed", vram_raw_ready(&raw));
+	vram_raw_close(&raw);
+	cnre_detach(filling.client);
+	end(&world);
+}
+
+/* In a process of its own: 0, or what was answered. */
+static int open_elsewhere(const struct world *world, const unsigned char *uuid)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0) {
+		struct vram_raw raw;
+		int r = vram_raw_attach(&raw, world->socket, world->model, 0);
+
+		_exit(r < 0 ? -r : -vram_raw_open(&raw, uuid));
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	return -WEXITSTATUS(status);
+}
+
+Test(system_vram, sessions_that_leave_memory_open_take_no_room_of_others)
+{
+	static const char *const options[] = {"--ram", "64M", "--vram", "128M", "--vram-reserve", "32M", NULL};
+	struct world world;
+	unsigned char uuid[CNRE_VRAM_UUID_BYTES];
+	struct vram_raw raw;
+	int r = 0;
+
+	begin(&world, "256M", "2M", options);
+	for (uint32_t i = 0; i < 300 && r == 0; i++) {
+		r = vram_raw_attach(&raw, world.socket, world.model, 0);
+		cr_assert_eq(r, 0, "%u: %s", i, strerror(-r));
+		r = vram_raw_open(&raw, NULL);
+		if (r == 0)
+			memcpy(uuid, raw.directory->uuid, sizeof uuid);
+		if (r == 0)
+			memset((void *)raw.ledger->open, 0xff, sizeof raw.ledger->open);
+		cr_assert_eq(vram_raw_detach(&raw), 0);
+	}
+	cr_expect_eq(r, -EAGAIN, "a live process alone says how long they stay");
+	cr_expect_not_null(strstr(raw.message, "has VRAM of theirs open still"), "%s", raw.message);
+	r = open_elsewhere(&world, uuid);
+	cr_expect_eq(r, 0, "%s", strerror(-r));
+	world_close(&world);
+}
+
+Test(system_vram, a_budget_that_no_gpu_has_is_refused)
+{
+	static const char *const options[] = {"--ram", "64M", "--vram", "128M", "--vram-reserve", "32M", NULL};
+	static const char *const absurd[] = {"18446744073709551615", "1125899906842625", "-1", "auto", "1e9", ""};
+	struct world world;
+
+	begin(&world, "256M", "2M", options);
+	for (size_t i = 0; i < sizeof absurd / sizeof absurd[0]; i++)
+		set_vram(&world, absurd[i], i < 2 ? 1 : 2);
+	cr_expect_eq(world_stat(&world, "vram_budget_bytes"), 128u << 20);
+	set_vram(&world, "1024T", 0);
+	cr_expect_eq(world_stat(&world, "vram_budget_bytes"), 1024ull << 40);
+	world_close(&world);
+}
+
 Test(system_vram, killed_during_uploads_the_manager_leaves_memory_sound_and_vram_begins_anew, .timeout = 180)
 {
 	static const char *const options[] = {"--ram", "64M", "--vram", "128M", "--vram-reserve", "32M", "--keeper", "auto", NULL};

@@ -135,6 +135,19 @@ void vram_raw_close(struct vram_raw *raw)
 	raw->socket = raw->exporter = raw->directory_fd = -1;
 }
 
+int vram_raw_detach(struct vram_raw *raw)
+{
+	_Alignas(8) char buffer[CNRE_WIRE_MESSAGE_MAX];
+	struct cnre_wire_detach detach = {.header = {0}};
+	int fds[CNRE_WIRE_FDS_MAX], r;
+	size_t count;
+
+	cnre_wire_fill(&detach.header, CNRE_WIRE_DETACH, 9, sizeof detach);
+	r = ask(raw, &detach, sizeof detach, buffer, fds, &count);
+	vram_raw_close(raw);
+	return r;
+}
+
 int vram_raw_try(struct vram_raw *raw, uint32_t object)
 {
 	(void)cnre_ledger_add(&raw->ledger->word[object]);

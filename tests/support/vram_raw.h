@@ -27,7 +27,8 @@ struct vram_raw {
 int vram_raw_attach(struct vram_raw *raw, const char *socket, const char *model, uint64_t reserve_bytes); /* 0 or -errno */
 /* The status of the answer; NULL: the stand-in's first device. Mapped again at each success. */
 int vram_raw_open(struct vram_raw *raw, const unsigned char *uuid);
-void vram_raw_close(struct vram_raw *raw); /* hangs up; mappings are gone */
+void vram_raw_close(struct vram_raw *raw);
+int vram_raw_detach(struct vram_raw *raw); /* says goodbye, whatever its ledgers say, and hangs up */
 
 /* One lookup, as the library does it, but it never waits: 1 a lease is up and the object is READY, 0 it was taken back. */
 int vram_raw_try(struct vram_raw *raw, uint32_t object);
