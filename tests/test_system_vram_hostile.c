@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients that are trusted with VRAM and mean harm, and a manager that has not what it needs. None may stop the manager, keep an
+ * honest client from its experts, or make memory of the GPU stay anybody's once they are gone.
+ */
+#include "cnre/cnre.h"
+#include "shm/wire.h"
+#include "tests/support/fake_gpu.h"
+#include "tests/support/vram_raw.h"
+#include "tests/support/world.h"
+#include "tests/support/world_client.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+TestSuite(system_vram_hostile, .timeout = 120);
+
+enum { LAYERS = 4, EXPERTS = 16, OBJECTS = LAYERS * EXPERTS, FLOOD = 20000 };
+
+static const char *const options[] = {"--ram", "64M", "--vram", "128M", "--vram-reserve", "32M", NULL};
+
+static void begin(struct world *world, void (*prepare)(void))
+{
+	(void)setenv("FAKECUDA_MEMORY", "256M", 1);
+	(void)setenv("FAKECUDA_GRANULE", "2M", 1);
+	fake_gpu_start();
+	world_open(world);
+	world_generate(world, NULL);
+	cr_assert_gt(world_start_with(world, options, prepare), 0, "%s", world->log);
+}
+
+static void use_all(struct cnre *client)
+{
+	for (uint32_t i = 0; i < OBJECTS; i++) {
+		struct cnre_expert expert;
+		int r = cnre_acquire(client, i / EXPERTS, i % EXPERTS, 20000000000, &expert);
+
+		cr_assert_eq(r, 0, "%s", strerror(-r));
+		cr_assert_eq(cnre_release(client, &expert), 0);
+	}
+	cnre_token_end(client, 1);
+}
+
+struct waiting {
+	struct cnre *client;
+	struct vram_raw *raw;
+};
+
+static int is_full(void *context)
+{
+	const struct waiting *waiting = context;
+
+	use_all(waiting->client);
+	return vram_raw_ready(waiting->raw) == OBJECTS;
+}
+
+/* An honest client has everything in memory and in VRAM, and the manager is the one that was started. */
+static void all_is_well(struct world *world)
+{
+	struct cnre *client = world_attach(world, 0);
+	struct vram_raw raw;
+	struct waiting waiting = {.client = client, .raw = &raw};
+
+	cr_assert_eq(vram_raw_attach(&raw, world->socket, world->model, 0), 0);
+	cr_assert_eq(vram_raw_open(&raw, NULL), 0, "%s", raw.message);
+	cr_expect(world_wait_until(is_full, &waiting, 30), "%u in VRAM: %s", vram_raw_ready(&raw), world_status_text(world));
+	vram_raw_close(&raw);
+	cnre_detach(client);
+	cr_expect_eq(kill(world->manager, 0), 0);
+}
+
+Test(system_vram_hostile, questions_about_devices_that_are_not_there_cost_only_who_asks)
+{
+	struct cnre_wire_vram_open request = {0};
+	unsigned char uuid[CNRE_VRAM_UUID_BYTES] = {0};
+	struct world world;
+	struct vram_raw raw;
+	int sent = 0;
+
+	begin(&world, NULL);
+	cr_assert_eq(vram_raw_attach(&raw, world.socket, world.model, 0), 0);
+	for (uint32_t i = 0; i < FLOOD; i++) {
+		memcpy(uuid, &i, sizeof i);
+		cr_assert_eq(vram_raw_open(&raw, uuid), -ENODEV);
+	}
+	/* And without reading one answer, until nobody takes more. */
+	cnre_wire_fill(&request.header, CNRE_WIRE_VRAM_OPEN, 7, sizeof request);
+	while (sent < FLOOD && send(raw.socket, &request, sizeof request, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		sent++;
+	cr_expect_gt(sent, 1);
+	all_is_well(&world);
+	vram_raw_close(&raw);
+	all_is_well(&world);
+	world_close(&world);
+}
+
+Test(system_vram_hostile, the_same_device_again_and_again_is_one_ledger)
+{
+	struct world world;
+	struct vram_raw raw;
+
+	begin(&world, NULL);
+	cr_assert_eq(vram_raw_attach(&raw, world.socket, world.model, 0), 0);
+	for (int i = 0; i < 300; i++) {
+		struct cnre_vram_ledger *before = raw.ledger;
+
+		cr_assert_eq(vram_raw_open(&raw, NULL), 0, "%s", raw.message);
+		if (i > 0)
+			cr_assert_eq(raw.ledger->word[1], before->word[1]);
+		(void)vram_raw_try(&raw, 1);
+		(void)close(raw.exporter);
+		(void)close(raw.directory_fd);
+		raw.exporter = raw.directory_fd = -1;
+	}
+	cr_expect_not_null(strstr(world_status_text(&world), "\"clients\":[{"), "%s", world_status_text(&world));
+	all_is_well(&world);
+	vram_raw_close(&raw);
+	world_close(&world);
+}
+
+static void few_descriptors(void)
+{
+	const struct rlimit limit = {.rlim_cur = 96, .rlim_max = 96};
+
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Test(system_vram_hostile, a_manager_without_descriptors_refuses_and_goes_on)
+{
+	enum { MANY = 40 };
+	static struct vram_raw raw[MANY];
+	uint32_t refused = 0;
+	struct world world;
+
+	begin(&world, few_descriptors);
+	for (uint32_t i = 0; i < MANY; i++) {
+		raw[i].socket = -1;
+		int r = vram_raw_attach(&raw[i], world.socket, world.model, 1);
+
+		if (r == 0)
+			r = vram_raw_open(&raw[i], NULL);
+		if (r < 0) {
+			refused++;
+			vram_raw_close(&raw[i]);
+			continue;
+		}
+		/* It was told that it has it, so it has it. */
+		cr_expect_not_null(raw[i].directory);
+	}
+	cr_expect_gt(refused, 0);
+	cr_expect_eq(kill(world.manager, 0), 0);
+	for (uint32_t i = 0; i < MANY; i++)
+		if (raw[i].socket >= 0)
+			(void)vram_raw_detach(&raw[i]);
+	all_is_well(&world);
+	world_close(&world);
+}
