@@ -44,7 +44,7 @@ static void say(struct budget_term *term, const char *what, uint64_t whole, uint
 	char a[16], b[16], c[16], d[16], e[16];
 
 	(void)snprintf(term->source, sizeof term->source,
-		       "%s: %s, less %s in use, %s in reserve, %s for the engine and KV prefixes, plus %s", what,
+		       "%s: %s, less %s in use, %s in reserve, %s for the engine, KV prefixes and staging of GPUs, plus %s", what,
 		       cnre_size_format(whole, a, sizeof a), cnre_size_format(used, b, sizeof b),
 		       cnre_size_format(reserve, c, sizeof c), cnre_size_format(engine, d, sizeof d),
 		       cnre_size_format(more, e, sizeof e));

@@ -149,13 +149,17 @@ static void announce(const struct vram *vram)
 {
 	for (uint32_t i = 0; i < vram->device_count; i++) {
 		struct gpu_device_status status;
+		uint64_t budget_bytes = vram->device[i].budget_bytes, window_bytes = vram->manager->window_bytes;
 		char budget[16], free_now[16];
 
 		gpu_get_status(vram->gpu, i, &status);
 		cnre_log(CNRE_LOG_NOTICE, "vram: device %u is %s (%s): up to %s for experts; %s are free now", i, status.uuid_text, status.name,
-			 cnre_size_format(vram->device[i].budget_bytes, budget, sizeof budget),
+			 cnre_size_format(budget_bytes, budget, sizeof budget),
 			 cnre_size_format(status.free_bytes, free_now, sizeof free_now));
-		if (vram->device[i].budget_bytes + vram->reserve_bytes > status.free_bytes)
+		if (budget_bytes > 0 && budget_bytes < window_bytes)
+			cnre_log(CNRE_LOG_WARNING, "vram: device %u will hold nothing: its budget is smaller than one expert, which takes %llu bytes",
+				 i, (unsigned long long)window_bytes);
+		else if (budget_bytes > 0 && (status.free_bytes < vram->reserve_bytes || budget_bytes > status.free_bytes - vram->reserve_bytes))
 			cnre_log(CNRE_LOG_WARNING, "vram: device %u has less free than that and the reserve: it will be filled as far as it goes", i);
 	}
 }

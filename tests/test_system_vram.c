@@ -719,6 +719,24 @@ Test(system_vram, killed_during_uploads_the_manager_leaves_memory_sound_and_vram
 	world_close(&world);
 }
 
+Test(system_vram, a_budget_smaller_than_an_expert_is_told_of_and_none_at_all_is_not)
+{
+	static const char *const tiny[] = {"--ram", "64M", "--vram", "1", "--vram-reserve", "18446744073709551615", NULL};
+	static const char *const none[] = {"--ram", "64M", "--vram", "0", "--vram-reserve", "1G", NULL};
+	static const char *const reserved[] = {"--ram", "64M", "--vram", "128M", "--vram-reserve", "18446744073709551615", NULL};
+	struct world world;
+
+	begin(&world, "256M", "2M", tiny);
+	cr_expect(world_log_has(&world, "will hold nothing: its budget is smaller than one expert"));
+	(void)world_stop(&world, SIGTERM);
+	cr_assert_gt(world_start(&world, none), 0);
+	cr_expect(!world_log_has(&world, "has less free than that"), "a budget of 0 is no mistake: set vram raises it");
+	(void)world_stop(&world, SIGTERM);
+	cr_assert_gt(world_start(&world, reserved), 0);
+	cr_expect(world_log_has(&world, "has less free than that and the reserve"));
+	world_close(&world);
+}
+
 Test(system_vram, without_a_gpu_auto_serves_from_ram_and_a_size_stops_the_start)
 {
 	static const char *const automatic[] = {"--ram", "64M", "--vram", "auto", NULL}, *const asked[] = {"--ram", "64M", "--vram", "1G", NULL};
