@@ -108,6 +108,16 @@ static void use_arena(struct vram_device *device, const struct gpu_job *job)
 	vram_device_short(device, NULL);
 }
 
+/* What to ask for where so much was refused; 0: nothing smaller is of use. */
+static uint64_t half(const struct vram_device *device, uint64_t bytes)
+{
+	struct gpu_device_status status;
+
+	gpu_get_status(device->vram->gpu, device->number, &status);
+	bytes = align_down(bytes / 2, grain(&status));
+	return bytes >= device->vram->manager->window_bytes ? bytes : 0;
+}
+
 static void allocated(struct gpu_job *job)
 {
 	struct vram_device *device = growing(job);
@@ -119,10 +129,11 @@ static void allocated(struct gpu_job *job)
 		if (job->charged_bytes > job->bytes + device->overhead_bytes)
 			device->overhead_bytes = job->charged_bytes - job->bytes;
 		use_arena(device, job);
-	} else if (job->status == -ENOMEM && job->bytes / 2 >= device->vram->manager->window_bytes) {
-		device->arena_bytes_max = job->bytes / 2;
+	} else if (job->status == -ENOMEM && half(device, job->bytes) > 0) {
+		device->arena_bytes_max = half(device, job->bytes);
 		(void)vram_arena_grow(device);
 	} else if (job->status != -ENODEV) {
+		device->arena_bytes_max = UINT64_MAX; /* when it is tried again there may be more */
 		stop_growing(device, "the driver has no memory left on it");
 	}
 	vram_count(device->vram);
