@@ -4,9 +4,9 @@
  * in VRAM a release alone does, once. A child attaches, looks everything up once, and counts what it calls from then on.
  */
 #include "base/probe.h"
+#include "tests/standin/fake_import.h"
 #include "tests/support/attached.h"
 #include "tests/support/child.h"
-#include "tests/standin/fake_import.h"
 #include "tests/support/vram_attached.h"
 
 #include <criterion/criterion.h>
