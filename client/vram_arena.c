@@ -53,9 +53,9 @@ static int close_unleased(struct cnre_vram_table *table, uint32_t arena)
 
 	if (!take_unleased(use))
 		return 0;
-	/* A device that does not work any more has closed it with everything else. */
-	(void)gpu_import_close_arena(table->import, table->directory->token, use->address);
-	cnre_vram_unmark_open(table->ledger, arena);
+	/* A context that failed has it mapped until this process ends, and so has one whose process is ending: the bit stays. */
+	if (gpu_import_close_arena(table->import, table->directory->token, use->address) == 0)
+		cnre_vram_unmark_open(table->ledger, arena);
 	return 1;
 }
 

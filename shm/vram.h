@@ -23,7 +23,8 @@
  * Ordering map:
  *   [VO1] seq_cst set open (client), then lease down [L5] -> [VO3] seq_cst look (manager), after no lease was seen [L4]:
  *         an arena is opened under a lease in it, so who has moved all entries out of it sees every bit
- *   [VO2] release clear open (client) -> [VO3]: the arena is closed before it is freed
+ *   [VO2] release clear open (client) -> [VO3]: the arena is closed before it is freed. Where the driver does not close it, the
+ *         bit stays: then the end of the process does
  */
 #ifndef CNRE_SHM_VRAM_H
 #define CNRE_SHM_VRAM_H

@@ -244,6 +244,23 @@ Test(client_vram_driver, stream_of_a_device_that_is_lost_gives_its_leases_back)
 	vram_attached_stop_host(&a);
 }
 
+/* A kernel of the program's own went wrong: the driver closes nothing for it any more, and has it mapped until the process ends. */
+Test(client_vram_driver, arena_that_a_failed_context_cannot_close_is_not_said_to_be_closed)
+{
+	struct vram_attached a = begin(0, "1", CNRE_WANT_VRAM);
+	struct cnre_expert view;
+
+	(void)make_stream(0); /* an engine has the context, too */
+	fake_vram_fill(a.fake, 3, 0);
+	cr_assert_eq(cnre_acquire_vram(a.client, 0, 3, 0, 0, &view), 0);
+	gpu.fakecuda_fail_context(getpid(), 0, 700 /* CUDA_ERROR_ILLEGAL_ADDRESS */);
+	cr_expect_eq(cnre_release(a.client, &view), 0);
+	cnre_detach(a.client);
+	cr_expect_eq(opened(0), 1);
+	cr_expect(fake_vram_is_open(a.fake, 0));
+	vram_attached_stop_host(&a);
+}
+
 /* ---- a client that is killed while its stream runs ---- */
 
 static int run_and_be_killed(void *context)
