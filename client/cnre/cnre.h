@@ -465,8 +465,8 @@ int  cnre_acquire_vram(struct cnre *client, uint32_t layer, uint32_t expert, int
  *           -EPIPE   likewise, and the manager that had the memory is dead: what is computed from it may be wrong
  *           -EAGAIN  1024 points are pending: the lease is still the caller's, who may wait for the stream and cnre_release
  *           -ENODEV  attached for no VRAM, or no device of this process works; still the caller's
- *           -EINVAL  no stream of that device, one of which a graph is being captured, a default stream of a lease of memory where several devices are in use, or no
- *                    lease of this client
+ *           -EINVAL  no stream of that device, or one of which a graph is being captured, a default stream of a lease of memory
+ *                    where several devices are in use, or no lease of this client
  *           -ENOMEM, -ECHILD
  * Threads:  any. Blocks: never, beyond what the driver takes to record an event.
  * Order:    what the stream reads before this point happens before the memory is used again.
