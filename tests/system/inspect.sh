@@ -201,6 +201,27 @@ begin leases --json --threshold 0.5 && {
 	end_client
 }
 
+# ---- a client with a library of its own, under a name of its own, hides nobody else ----
+own=$work/$'\e[31mred'
+mkdir "$own"
+objcopy --remove-section .note.stapsdt "$build/libcnre.so.0" "$own/libcnre.so.0" 2>/dev/null
+mkfifo "$work/idle"
+LD_LIBRARY_PATH=$own timeout 100 "$work/client" "$checkpoint" "$socket" >"$work/own.out" 2>&1 <>"$work/idle" &
+rogue=$!
+await 30 'a client with a library of its own' grep -q 'attached 0' "$work/own.out" && begin leases --json --threshold 0 && {
+	start_client
+	tell 'hold 2 9'
+	sleep 0.5
+	finish
+	holds 'a client beside one without probes' '[.leases[] | select(.layer == 2 and .expert == 9)] | length == 1'
+	holds 'a client without probes' '[.notes[] | select(test("^client [0-9]+: .*red/libcnre.so.0: has no probes at all"))] | length == 1'
+	holds 'its path' '[.notes[] | select(test("[\u0000-\u001f]"))] | length == 0'
+	end_client
+}
+kill "$(pgrep -P $rogue)"
+wait $rogue
+rogue=
+
 # ---- what is missing is said, in one line, each in its own; and the counters are shown ----
 said=$work/said
 : >"$said"
