@@ -305,12 +305,13 @@ static int find_device(const struct vram *vram, const unsigned char *uuid, struc
 	return -ENODEV;
 }
 
+/* Of processes in other namespaces of pids nothing tells one from another: these have the whole table together. */
 static uint32_t leaving_of(const struct vram *vram, pid_t process)
 {
 	uint32_t count = 0;
 
 	for (const struct vram_session *client = vram->leaving; client != NULL; client = client->next_leaving)
-		count += client->process == process;
+		count += process > 0 && client->process == process;
 	return count;
 }
 
