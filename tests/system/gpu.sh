@@ -25,4 +25,12 @@ answer=$(LD_LIBRARY_PATH=$(realpath "$build/tests/oldcuda") timeout -k 5 60 "$pr
 status=$?
 [ $status = 77 ] || complain "with a driver that cannot be used: $status and not 77"
 [[ $answer == *'too old'* ]] || complain "it does not say why it skips: $answer"
+
+# And the command that people type: a skip is no failure there, and its reason is said.
+for kind in check bench; do
+	answer=$(LD_LIBRARY_PATH=$(realpath "$build/tests/oldcuda") BUILD=$build timeout -k 5 60 bash tests/gpu/run.sh $kind 2>&1)
+	status=$?
+	[ $status = 77 ] || complain "make $kind-gpu with a driver that cannot be used: $status and not 77"
+	[[ $answer == *'too old'*"$kind-gpu: skipped: "* ]] || complain "make $kind-gpu does not say why it skips: $answer"
+done
 exit $failed

@@ -250,7 +250,9 @@ counters '[0-9]* loads of' 'no types'
 lacks 'no types by name' 'names' env CNRE_INSPECT_BTF=/nonexistent "${inspect[@]}" leases
 counters 'LEASED' 'no types by name'
 lacks 'no uprobes' 'CONFIG_UPROBE_EVENTS' "${hidden[@]}" /sys/bus/event_source/devices "${inspect[@]}" io
+counters 'read by the manager' 'no uprobes'
 lacks 'a user namespace' 'perf_event_paranoid' unshare -U -r "${inspect[@]}" io
+counters 'read by the manager' 'a user namespace'
 lacks 'no manager' 'managerd\|no such\|No such\|nobody' "$build/cnre-inspect" --socket "$work/nobody.sock" --seconds 0.3 io
 lacks 'no such process' 'process 4194304: there is none' "$build/cnre-inspect" --manager 4194304 --seconds 0.3 io
 lacks 'no manager, but a process' 'listens on no socket' "$build/cnre-inspect" --manager $$ --seconds 0.3 io
@@ -259,7 +261,9 @@ lacks 'a stripped library' 'has no probes at all' "${inspect[@]}" --library "$wo
 counters 'felt wait .* in all' 'a stripped library'
 sed 's/acquire_done/acquire_dome/g' "$build/libcnre.so.0" >"$work/misspelt.so"
 lacks 'a misspelt probe' 'misspelt.so: has no probe cnre:acquire_done' "${inspect[@]}" --library "$work/misspelt.so" waits
+counters 'felt wait .* in all' 'a misspelt probe'
 lacks 'no library' 'nonexistent.so: No such file' "${inspect[@]}" --library /nonexistent.so waits
+counters 'felt wait .* in all' 'no library'
 [ "$(sort "$said" | uniq -d | wc -l)" = 0 ] || failed "two causes have the same words: $(sort "$said" | uniq -d)"
 for wrong in 'nonsense' 'io --seconds x' '--nonsense io' 'io waits' ''; do
 	# shellcheck disable=SC2086 # words
