@@ -156,7 +156,7 @@ events() { grep "^$1 " "$work/events"; }
 count() { grep -cE "^$1( |\$)" "$work/events"; } # expression
 total() { events "$1" | awk -v at="$2" '{sum += $(at + 1)} END {printf "%d", sum}'; } # name argument
 
-for name in $(awk '{print $2}' "$work/list" | sort -u); do
+for name in $(awk '$2 != "migrate" {print $2}' "$work/list" | sort -u); do # which needs a GPU: below
 	[ "$(count "$name")" -gt 0 ] || failed "$name did not fire"
 done
 
@@ -300,6 +300,22 @@ else
 	same 'service_ns of load_done' "$(sed -n 's/.*load_done: .* service_ns=//p' "$work/trace" | awk '{sum += $1} END {printf "%d", sum}')" $service
 fi
 
+stop_manager || failed "$reason"
+
+# ---- between tiers: a GPU, which the driver of the tests plays ----
+
+export LD_LIBRARY_PATH=$build/tests/fakecuda FAKECUDA_WORLD=$work/world
+[ -e "$LD_LIBRARY_PATH/libcuda.so.1" ] || { echo 'make tests builds the driver that VRAM is asked with'; exit 1; }
+grep migrate "$work/list" | script >"$work/migrate"
+start_tracer "$work/migrate" || failed "bpftrace cannot attach again: $(tail -n 2 "$work/bpftrace.log")"
+start_manager 4M --vram 64M --vram-reserve 32M || failed "$reason"
+timeout 60 "$build/probes-client" "$socket" "$checkpoint" vram >"$work/vram" 2>"$work/client.log" </dev/null || failed "probes-client: $(last_line "$work/client.log")"
+ctl stats --json >"$work/stats" || failed "stats: $(last_line "$work/ctl.log")"
+has_uploads() { [ "$(count migrate)" = "$(counter vram_uploads)" ]; }
+until_true 50 has_uploads || failed "migrate: $(count migrate), not $(counter vram_uploads)"
+same 'bytes of migrate' "$(total migrate 6)" "$(counter migration_bytes)"
+same 'the first migrate' "$(events migrate | head -n 1 | cut -d ' ' -f 1-6)" 'migrate 0 1 6 2 3'
+stop_tracer INT
 stop_manager || failed "$reason"
 [ $failures = 0 ] || exit 1
 echo "$(wc -l <"$work/list") probes fired as they should"

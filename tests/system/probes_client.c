@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A client that does what tests/system/probes.sh knows, and says on standard output which probes of the library must have
- * fired, in their order and with the arguments that can be known. It ends by waiting to be killed with three leases.
+ * fired, in their order and with the arguments that can be known. It ends by waiting to be killed with three leases; with a
+ * third argument it does nothing but wait for one expert in VRAM.
  *
- * usage: probes_client SOCKET MODEL
+ * usage: probes_client SOCKET MODEL [vram]
  */
 #include <cnre/cnre.h>
 #include <inttypes.h>
@@ -103,19 +104,35 @@ static void prefetch(uint32_t layer, uint32_t expert)
 	fail("prefetch", r);
 }
 
+static void take_in_vram(void)
+{
+	int r = cnre_acquire_vram(client, 1, 6, 0, 30000000000, &lease[0]);
+
+	if (r < 0 || (lease[0].flags & CNRE_IN_VRAM) == 0)
+		fail("acquire in VRAM", r);
+	r = cnre_release(client, &lease[0]);
+	if (r < 0)
+		fail("release", r);
+	(void)cnre_detach(client);
+	exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	struct cnre_options options = {.size = sizeof options, .timeout_ns = 20000000000, .name = "probes"};
 	int r;
 
-	if (argc != 3)
+	if (argc != 3 && argc != 4)
 		return 2;
 	options.socket = argv[1];
+	options.flags = argc == 4 ? CNRE_WANT_VRAM : 0;
 	r = cnre_attach(&client, argv[2], &options);
 	if (r == 0)
 		r = cnre_model(client, &info);
 	if (r < 0)
 		fail("attach", r);
+	if (argc == 4)
+		take_in_vram();
 	take(&lease[0], 0, 2, 1);
 	take(&lease[1], 0, 2, 0);
 	give_back(&lease[1]);
