@@ -75,9 +75,9 @@ client_sources := attach.c options.c endpoint.c session.c connection.c ask.c aut
 	kv_staging.c kv_match.c kv_block.c kv_stage.c kv_commit.c kv_route.c kv_invalidate.c \
 	vram.c vram_table.c vram_map.c vram_arena.c vram_lease.c vram_acquire.c vram_point.c
 ctl_sources := main.c options.c run.c search.c connection.c answer.c fields.c format.c verb.c status.c stats.c clients.c \
-	layers.c place.c experts.c why.c why_words.c explain.c explain_sample.c explain_verdict.c top.c top_rates.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
+	layers.c place.c experts.c why.c why_words.c explain.c explain_sample.c explain_verdict.c explain_vram.c top.c top_rates.c inspect.c inspect_words.c inspect_model.c kv.c kv_words.c kv_convert.c set.c policy.c reset.c trace.c usage.c warm.c drives.c \
 	iobench.c iobench_words.c iobench_file.c iobench_trial.c iobench_verdict.c iobench_sweep.c iobench_report.c
-top_sources := main.c options.c ui.c grid.c picture.c map.c draw.c record.c source.c screen.c
+top_sources := main.c options.c ui.c grid.c picture.c picture_vram.c map.c draw.c record.c source.c screen.c
 # cnre-inspect wants clang for what runs in the kernel, bpftool for its skeleton, libbpf and libelf. Without one of them it is
 # left out, and the build says so; WITH_INSPECT=yes fails instead, no leaves it out silently.
 WITH_INSPECT ?=

@@ -162,9 +162,75 @@ Test(ctl_explain, samples_of_two_managers_are_estale_and_leave_the_output)
 	free(after);
 }
 
+/* ---- GPUs ---- */
+
+static struct explain_sample *with_gpus(struct explain_sample *sample, uint64_t hits, uint64_t uploads)
+{
+	sample->vram = (struct explain_vram){.is_asked_for = 1, .is_on = 1, .device_count = 2, .hits = hits, .uploads = uploads};
+	return sample;
+}
+
+Test(ctl_explain, what_vram_serves_changes_no_limit)
+{
+	static const struct {
+		double waited_s, share_double;
+		enum explain_limit limit;
+	} cases[] = {{0.9, 0.4, EXPLAIN_COMPUTE}, {8, 0.1, EXPLAIN_CAPACITY}, {8, 0.4, EXPLAIN_DISK}};
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct explain_sample *after = with_gpus(after_waits(cases[i].waited_s), 900, 30);
+		struct explain_verdict verdict;
+
+		after->miss_share_double = cases[i].share_double;
+		verdict = judge(with_gpus(sample_at(10), 100, 10), after);
+		cr_expect_eq(verdict.limit, cases[i].limit, "%zu: %s", i, explain_limit_name(verdict.limit));
+		cr_expect_eq(verdict.vram_hits, 800);
+		cr_expect_eq(verdict.vram_uploads, 20);
+		cr_expect_str_eq(verdict.vram, "");
+	}
+}
+
+Test(ctl_explain, waits_without_a_miss_or_a_read_are_for_vram_and_not_for_the_disk)
+{
+	struct explain_sample *after = with_gpus(sample_at(20), 900, 30);
+	struct explain_verdict verdict;
+
+	after->felt_wait_s = after->client[0].felt_wait_s = 8;
+	verdict = judge(with_gpus(sample_at(10), 100, 10), after);
+	cr_expect_eq(verdict.limit, EXPLAIN_VRAM);
+	cr_expect_str_eq(explain_limit_name(verdict.limit), "vram");
+	cr_expect_not_null(strstr(verdict.why, "80 %"), "%s", verdict.why);
+	cr_expect_not_null(strstr(verdict.why, "20 were copied"), "%s", verdict.why);
+	cr_expect_float_eq(verdict.double_drive, 0.8, 1e-9, "twice the drives bring nothing");
+}
+
+Test(ctl_explain, a_gpu_that_is_lost_and_vram_that_is_none_are_said_whatever_the_limit_is)
+{
+	struct explain_sample *after = with_gpus(after_waits(8), 0, 0);
+	struct explain_verdict verdict;
+
+	after->vram.lost_count = 1;
+	(void)snprintf(after->vram.lost, sizeof after->vram.lost, "GPU-1234");
+	(void)snprintf(after->vram.reason, sizeof after->vram.reason, "a thread hangs");
+	verdict = judge(with_gpus(sample_at(10), 0, 0), after);
+	cr_expect_eq(verdict.limit, EXPLAIN_DISK);
+	cr_expect_not_null(strstr(verdict.vram, "1 of 2 GPUs lost"), "%s", verdict.vram);
+	cr_expect_not_null(strstr(verdict.vram, "GPU-1234: a thread hangs"), "%s", verdict.vram);
+	after = with_gpus(after_waits(0.5), 0, 0);
+	after->vram.is_on = 0;
+	after->vram.device_count = 0;
+	(void)snprintf(after->vram.reason, sizeof after->vram.reason, "no driver");
+	verdict = judge(sample_at(10), after);
+	cr_expect_eq(verdict.limit, EXPLAIN_COMPUTE);
+	cr_expect_not_null(strstr(verdict.vram, "no GPU is used though --vram asks for it: no driver"), "%s", verdict.vram);
+	verdict = judge(sample_at(10), after_waits(0.5));
+	cr_expect_str_eq(verdict.vram, "", "without --vram nothing is missing");
+}
+
 /* ---- the verb ---- */
 
 struct fake {
+	const char *status, *layers; /* NULL: those of below */
 	double uptime_s;
 	const char *broken; /* the verb whose answer is {} */
 	int asked, paused;
@@ -184,18 +250,21 @@ static const struct {
 static int fake_ask(void *context, const char *request, json_t **ret_answer, char text[CTL_MESSAGE_BYTES])
 {
 	struct fake *fake = context;
-	char stats[400];
+	char stats[1000];
 
 	(void)text;
 	fake->asked++;
 	(void)snprintf(stats, sizeof stats,
 		       "{\"uptime_s\":%.1f,\"accesses\":4,\"misses\":1,\"loads\":1,\"bytes_read\":100,\"evictions\":0,"
 		       "\"resident_bytes\":10,\"resident_objects\":1,\"budget_bytes\":10,\"loads_in_flight\":0,"
-		       "\"loads_queued\":0,\"felt_wait_s\":0.5,\"service_s\":0.5}",
+		       "\"loads_queued\":0,\"felt_wait_s\":0.5,\"service_s\":0.5,\"vram_hits\":3,\"vram_uploads\":1}",
 		       fake->uptime_s);
 	for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
 		if (strstr(request, answers[i].verb) != NULL)
-			(void)snprintf(stats, sizeof stats, "%s", answers[i].text);
+			(void)snprintf(stats, sizeof stats, "%s",
+				       i == 0 && fake->status != NULL   ? fake->status
+				       : i == 1 && fake->layers != NULL ? fake->layers
+									: answers[i].text);
 	*ret_answer = json_loads(fake->broken != NULL && strstr(request, fake->broken) ? "{}" : stats, 0, NULL);
 	cr_assert_not_null(*ret_answer);
 	return 0;
@@ -223,7 +292,8 @@ Test(ctl_explain, two_samples_are_so_many_seconds_apart_and_every_key_is_there)
 	static const char *const keys[] = {"limit", "why", "do", "seconds", "clients", "waiting", "waiting_double_ram",
 					   "waiting_double_drive", "lookups_s", "misses_s", "loads_s", "evictions_s", "bytes_s",
 					   "felt_miss_s", "service_s", "loads_in_flight", "loads_queued", "resident_bytes",
-					   "budget_bytes", "all_bytes", "miss_share_now", "miss_share_double", "drives"};
+					   "budget_bytes", "all_bytes", "miss_share_now", "miss_share_double", "drives", "vram", "vram_hits_s",
+					   "vram_uploads_s"};
 	struct fake fake = {.uptime_s = 5};
 	json_t *answer = NULL;
 
@@ -234,6 +304,46 @@ Test(ctl_explain, two_samples_are_so_many_seconds_apart_and_every_key_is_there)
 	cr_expect_float_eq(json_number_value(json_object_get(answer, "miss_share_now")), 0.8, 1e-9);
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
 		cr_expect_not_null(json_object_get(answer, keys[i]), "%s", keys[i]);
+	json_decref(answer);
+}
+
+Test(ctl_explain, gpus_are_read_from_status_and_said_to_people)
+{
+	struct fake fake = {.uptime_s = 5,
+			    .status = "{\"models\":[],\"vram\":{\"state\":\"on\",\"reason\":null,\"devices\":[{\"uuid\":\"GPU-a\","
+				      "\"state\":\"serving\",\"reason\":null},{\"uuid\":\"GPU-b\",\"state\":\"lost\","
+				      "\"reason\":\"it fell off the bus\"}]}}"};
+	struct fields fields = {.missing = NULL};
+	char text[4096] = "";
+	FILE *out = fmemopen(text, sizeof text, "w");
+	json_t *answer = NULL;
+
+	cr_assert_eq(gather(&fake, (char *)"1", &answer), 0, "%s", message);
+	verb_find("explain")->print(out, &fields, answer);
+	(void)fclose(out);
+	cr_expect_null(fields.missing, "%s", fields.missing);
+	cr_expect_not_null(strstr(text, "\nvram       1 of 2 GPUs lost"), "%s", text);
+	cr_expect_not_null(strstr(text, "GPU-b: it fell off the bus"), "%s", text);
+	json_decref(answer);
+	fake.status = "{\"models\":[],\"vram\":{\"state\":\"off\",\"reason\":\"no --vram\",\"devices\":[]}}";
+	cr_assert_eq(gather(&fake, (char *)"1", &answer), 0, "%s", message);
+	cr_expect(json_is_null(json_object_get(answer, "vram")));
+	json_decref(answer);
+}
+
+/* Of two models one is served by GPUs: 1,000 lookups, of which memory was asked for 100. */
+Test(ctl_explain, curves_of_models_count_by_what_memory_was_asked_for)
+{
+	struct fake fake = {.uptime_s = 5,
+			    .layers = "{\"models\":[{\"accesses\":1000,\"even_miss_share_now\":0.9,\"even_miss_share_double\":0.9,"
+				      "\"layers\":[{\"reuse\":{\"accesses\":60}},{\"reuse\":{\"accesses\":40}}]},"
+				      "{\"accesses\":300,\"even_miss_share_now\":0.5,\"even_miss_share_double\":0.1,"
+				      "\"layers\":[{\"reuse\":{\"accesses\":300}}]}]}"};
+	json_t *answer = NULL;
+
+	cr_assert_eq(gather(&fake, (char *)"1", &answer), 0, "%s", message);
+	cr_expect_float_eq(json_number_value(json_object_get(answer, "miss_share_now")), 0.6, 1e-9);
+	cr_expect_float_eq(json_number_value(json_object_get(answer, "miss_share_double")), 0.3, 1e-9);
 	json_decref(answer);
 }
 

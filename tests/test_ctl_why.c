@@ -158,3 +158,32 @@ Test(ctl_why, a_layer_is_shown_expert_by_expert)
 	cr_expect_not_null(strstr(output, "more experts than one answer holds"), "%s", output);
 	free(output);
 }
+
+Test(ctl_why, the_map_shows_what_gpus_have_by_letters_that_are_no_other_sign)
+{
+	char *output = output_of("experts", "{\"model\":\"m\",\"policy\":\"cost\",\"layers\":[{\"layer\":4,\"experts\":7,\"resident\":2,"
+					    "\"state\":\"rr.l..r\",\"heat\":\"0c0013w\",\"vram\":\".0.1.A0\"},{\"layer\":5,\"experts\":9,"
+					    "\"resident\":1}]}");
+
+	cr_assert_not_null(output, "%s", message);
+	cr_expect_not_null(strstr(output, "LAYER RESIDENT     VRAM       OF  EXPERTS\n"), "%s", output);
+	cr_expect_not_null(strstr(output, "    4        2        4        7  0M.A-DZ\n"), "%s", output);
+	cr_expect_not_null(strstr(output, "    5        1        ?        9  ask for"), "%s", output);
+	cr_expect_not_null(strstr(output, "A never used"), "%s", output);
+	free(output);
+	cr_expect_null(output_of("experts", "{\"model\":\"m\",\"policy\":\"cost\",\"layers\":[{\"layer\":4,\"experts\":2,\"resident\":2,"
+					    "\"state\":\"rr\",\"heat\":\"0c\",\"vram\":\".\"}]}"), "strings of different lengths");
+}
+
+Test(ctl_why, a_layer_says_which_gpu_has_an_expert_if_one_has)
+{
+	char *output = output_of("experts", "{\"model\":\"m\",\"policy\":\"cost\",\"layer\":1,\"truncated\":false,\"experts\":["
+					    "{\"expert\":0,\"state\":\"r\",\"uses\":1234,\"worth\":0.5,\"bytes\":1048576,\"leased\":true,\"device\":3},"
+					    "{\"expert\":1,\"state\":\".\",\"uses\":0,\"worth\":0,\"bytes\":1048576,\"leased\":null,\"device\":null}]}");
+
+	cr_assert_not_null(output, "%s", message);
+	cr_expect_not_null(strstr(output, "LEASED  VRAM\n"), "%s", output);
+	cr_expect_not_null(strstr(output, "1.0 MiB  yes     GPU 3\n"), "%s", output);
+	cr_expect_not_null(strstr(output, "1.0 MiB  ?       -\n"), "%s", output);
+	free(output);
+}

@@ -23,10 +23,10 @@ static const char *draw(const struct picture *picture, const struct ui *ui, cons
 	return screen;
 }
 
-static struct picture *picture_at(int n)
+/* Takes both references. */
+static struct picture *picture_of(json_t *first, json_t *second)
 {
 	struct picture *before = calloc(1, sizeof *before), *picture = calloc(1, sizeof *picture);
-	json_t *first = top_sample_make(n - 1), *second = top_sample_make(n);
 	char message[TOP_MESSAGE_BYTES];
 
 	cr_assert_eq(picture_fill(first, NULL, before, message), 0, "%s", message);
@@ -35,6 +35,11 @@ static struct picture *picture_at(int n)
 	json_decref(second);
 	free(before);
 	return picture;
+}
+
+static struct picture *picture_at(int n)
+{
+	return picture_of(top_sample_make(n - 1), top_sample_make(n));
 }
 
 static void expect(const char *text, const char *part)
@@ -165,5 +170,100 @@ Test(top_draw, names_move_no_cursor_and_no_size_is_too_small_or_too_large)
 	(void)draw(picture, &ui, NULL, 100000, 100000);
 	cr_expect_eq(grid.rows * grid.columns, GRID_CELLS_MAX);
 	expect(draw(picture, &(struct ui){.sort = UI_SORT_NAME}, NULL, 24, 80), "a?[2J?b?");
+	free(picture);
+}
+
+/* ---- with GPUs ---- */
+
+Test(top_draw, what_is_in_vram_is_a_letter_by_its_heat_and_both_tiers_are_counted)
+{
+	struct picture *picture = picture_of(top_sample_make_with_gpus(3, 0), top_sample_make_with_gpus(4, 0));
+	struct ui ui = {.sort = UI_SORT_WAIT};
+	const char *text = draw(picture, &ui, NULL, 24, 80);
+
+	expect(text, "\nvram     1.5 MiB of 3.0 MiB, 4 experts; hits 30.0 %; 6.0 uploads/s\n");
+	expect(text, "LAYER  RAM+VRAM  OF 6 EXPERTS\n");
+	expect(text, ">   3    3+3    A1J--A\n");
+	expect(text, "    4    2+1    F.!90.\n"); /* it is read, too, but is served */
+	expect(text, "\nh help");
+	for (int i = 0; i < grid.rows * grid.columns; i++)
+		if (grid.cell[i].style >= GRID_VRAM_0 && grid.cell[i].style <= GRID_VRAM_9)
+			cr_expect_eq(grid.cell[i].character - 'A', grid.cell[i].style - GRID_VRAM_0);
+	ui.is_zoomed = 1;
+	text = draw(picture, &ui, NULL, 24, 80);
+	expect(text, "LAYER 3: 3 of 6 experts in RAM, 3 in VRAM\n");
+	expect(text, "    0  A1J--A\n");
+	free(picture);
+}
+
+Test(top_draw, no_letter_of_the_map_is_another_sign_of_it)
+{
+	struct picture *picture = picture_of(top_sample_make_with_gpus(3, 0), top_sample_make_with_gpus(4, 0));
+	struct ui ui = {.sort = UI_SORT_WAIT};
+	char signs[] = "0123456789.-!*>";
+
+	for (int level = 0; level < 10; level++)
+		cr_expect_null(strchr(signs, 'A' + level));
+	ui.shows_help = 1;
+	expect(draw(picture, &ui, NULL, 24, 80), "A-J the same of those in VRAM");
+	expect(screen, "* on its way."); /* the last but none of the keys: all of them are in view */
+	free(picture);
+}
+
+Test(top_draw, a_layer_in_vram_alone_has_nothing_hot_that_is_missing)
+{
+	struct picture *picture = picture_of(top_sample_make_with_gpus(3, 0), top_sample_make_with_gpus(4, 0));
+	struct ui ui = {.sort = UI_SORT_WAIT, .cursor = 1, .is_zoomed = 1};
+
+	expect(draw(picture, &ui, NULL, 24, 80), "hottest that are not resident: 2\n");
+	free(picture);
+}
+
+Test(top_draw, neighbours_are_in_vram_if_half_of_them_are)
+{
+	struct picture *picture = calloc(1, sizeof *picture);
+	struct ui ui = {.sort = UI_SORT_WAIT};
+
+	picture->layer_count = picture->has_vram_map = 1;
+	picture->layer[0] = (struct picture_layer){.layer = 7, .experts = 128, .in_vram = 3, .has_map = 1};
+	picture->heat_most = 9;
+	memset(picture->state, 'r', 4);
+	memset(picture->state + 4, '.', 124);
+	memset(picture->heat, 1, 128);
+	picture->in_vram[0] = 1;                      /* of two, the other in RAM */
+	picture->in_vram[5] = picture->in_vram[6] = 1; /* of two each, the other nowhere */
+	expect(draw(picture, &ui, NULL, 24, 80), "OF 128 EXPERTS  (each sign 2 of them)");
+	expect(screen, ">   7    0+3    B1BB----");
+	free(picture);
+}
+
+Test(top_draw, a_gpu_that_is_lost_and_vram_that_is_none_are_said_in_words)
+{
+	struct picture *picture = picture_of(top_sample_make_with_gpus(3, 0), top_sample_make_with_gpus(4, 1));
+	struct ui ui = {.sort = UI_SORT_WAIT};
+	json_t *sample = top_sample_make(4);
+	const char *text = draw(picture, &ui, NULL, 24, 80);
+
+	expect(text, "\nvram     1.0 MiB of 2.0 MiB, 3 experts; hits 30.0 %; 6.0 uploads/s\n");
+	expect(text, "\nvram     1 of 2 GPUs lost: GPU 1: a thread hangs\n");
+	free(picture);
+	(void)json_object_set_new(json_object_get(sample, "stats"), "vram_hits", json_integer(0));
+	(void)json_object_set_new(json_object_get(sample, "stats"), "vram_uploads", json_integer(0));
+	(void)json_object_set_new(sample, "vram", json_pack("{s:s, s:s, s:[]}", "state", "none", "reason", "no driver", "devices"));
+	picture = picture_of(top_sample_make(3), sample);
+	text = draw(picture, &ui, NULL, 24, 80);
+	expect(text, "\nvram     none: no driver\n");
+	cr_expect_null(strstr(text, "uploads/s"), "%s", text);
+	expect(text, ">   3    3/6    019--.\n");
+	free(picture);
+}
+
+Test(top_draw, a_manager_without_gpus_says_nothing_of_them)
+{
+	struct picture *picture = picture_at(4);
+	struct ui ui = {.sort = UI_SORT_WAIT};
+
+	cr_expect_null(strstr(draw(picture, &ui, NULL, 24, 80), "vram"));
+	expect(screen, "LAYER  RESIDENT EXPERTS\n");
 	free(picture);
 }

@@ -188,3 +188,85 @@ Test(top_picture, experts_beyond_the_bound_have_no_map)
 	free(state);
 	free(heat);
 }
+
+/* ---- GPUs ---- */
+
+Test(top_picture, vram_is_counted_over_gpus_that_serve_and_a_lost_one_is_named)
+{
+	int r;
+	struct picture *before = fill(top_sample_make_with_gpus(2, 0), NULL, &r);
+	struct picture *picture = fill(top_sample_make_with_gpus(4, 1), before, &r);
+
+	cr_assert_eq(r, 0, "%s", message);
+	cr_expect(before->vram.is_there && before->vram.is_on);
+	cr_expect_eq(before->vram.used_bytes, 1536 * 1024);
+	cr_expect_eq(before->vram.experts, 4);
+	cr_expect_eq(before->vram.lost_count, 0);
+	cr_expect_eq(picture->vram.experts, 3);
+	cr_expect_eq(picture->vram.lost_count, 1);
+	cr_expect_eq(picture->vram.lost_device, 1);
+	cr_expect_str_eq(picture->vram.reason, "a thread hangs");
+	cr_expect_float_eq(picture->vram.hit_share, 0.3, 1e-9);
+	cr_expect_float_eq(picture->vram.uploads_s, 6, 1e-9);
+	cr_expect_lt(before->vram.hit_share, 0, "no sample before");
+	cr_expect_eq(picture->layer[0].in_vram, 3);
+	cr_expect(picture->in_vram[5] && !picture->in_vram[4]);
+	free(before);
+	free(picture);
+}
+
+Test(top_picture, a_sample_of_before_gpus_is_one_still)
+{
+	json_t *with_map_only = top_sample_make_with_gpus(1, 0);
+	struct picture *picture = picture_of(1, NULL);
+	int r;
+
+	cr_expect(!picture->vram.is_there && !picture->has_vram_map);
+	free(picture);
+	(void)json_object_del(with_map_only, "vram"); /* as cnre-top recorded it before it asked for the rest */
+	picture = fill(with_map_only, NULL, &r);
+	cr_expect_eq(r, 0, "%s", message);
+	cr_expect(!picture->vram.is_there && picture->has_vram_map);
+	free(picture);
+}
+
+static json_t *with_vram(const char *key, json_t *value)
+{
+	json_t *sample = top_sample_make_with_gpus(1, 0);
+
+	(void)json_object_set_new(json_object_get(sample, "vram"), key, value);
+	return sample;
+}
+
+static json_t *with_device(const char *key, json_t *value)
+{
+	json_t *sample = top_sample_make_with_gpus(1, 0);
+	json_t *devices = json_object_get(json_object_get(sample, "vram"), "devices");
+
+	(void)json_object_set_new(json_array_get(devices, 0), key, value);
+	return sample;
+}
+
+Test(top_picture, hostile_words_on_vram_are_ebadmsg)
+{
+	json_t *const samples[] = {
+		with_layer("vram", json_string("0....")),    /* an expert is missing */
+		with_layer("vram", json_string("0......")),  /* one too many */
+		with_layer("vram", json_string("0....a")),   /* no device */
+		with_layer("vram", json_string("0....\n")),
+		with_layer("vram", json_integer(5)),
+		with_vram("state", json_integer(1)),
+		with_vram("devices", json_object()),
+		with_device("state", json_null()),
+		with_device("used_bytes", json_integer(-1)),
+		with_device("experts", json_string("many")),
+	};
+
+	for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++) {
+		int r;
+		struct picture *picture = fill(samples[i], NULL, &r);
+
+		cr_expect_eq(r, -EBADMSG, "%zu", i);
+		free(picture);
+	}
+}

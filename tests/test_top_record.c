@@ -183,6 +183,20 @@ Test(top_record, a_sample_is_four_answers_and_names_the_model)
 	json_decref(sample);
 }
 
+Test(top_record, a_manager_with_gpus_is_asked_how_they_are_and_only_that_is_kept)
+{
+	struct fake_manager manager = {.text = "{\"models\":[{\"name\":\"tiny\"}],\"layers\":[{},{\"vram\":\"..\"}],"
+					       "\"vram\":{\"state\":\"on\"}}"};
+	json_t *sample = NULL;
+
+	cr_assert_eq(take(&manager, "tiny", &sample), 0, "%s", message);
+	cr_expect_eq(manager.question_count, 5);
+	cr_expect_not_null(strstr(manager.asked, "\"status\""), "%s", manager.asked);
+	cr_expect_str_eq(json_string_value(json_object_get(json_object_get(sample, "vram"), "state")), "on");
+	cr_expect_null(json_object_get(json_object_get(sample, "vram"), "models"));
+	json_decref(sample);
+}
+
 Test(top_record, hostile_managers_are_errors_and_leave_the_output)
 {
 	static const enum fake_behaviour behaviours[] = {FAKE_HANGS_UP,      FAKE_CHANGES_ID,        FAKE_SENDS_NO_TEXT, FAKE_SENDS_PIPE,

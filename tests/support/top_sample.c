@@ -27,3 +27,25 @@ json_t *top_sample_make(int n)
 	cr_assert_not_null(sample);
 	return sample;
 }
+
+#define GPUS                                                                                                                       \
+	"{\"state\":\"on\",\"reason\":null,\"budget_bytes\":3145728,\"devices\":[{\"device\":0,\"uuid\":\"GPU-a\",\"state\":"    \
+	"\"serving\",\"reason\":null,\"used_bytes\":1048576,\"budget_bytes\":2097152,\"experts\":3},{\"device\":1,"                  \
+	"\"uuid\":\"GPU-b\",\"state\":\"%s\",\"reason\":%s,\"used_bytes\":%d,\"budget_bytes\":1048576,\"experts\":%d}]}"
+
+json_t *top_sample_make_with_gpus(int n, int one_is_lost)
+{
+	json_t *sample = top_sample_make(n), *stats = json_object_get(sample, "stats");
+	json_t *layers = json_object_get(json_object_get(sample, "experts"), "layers");
+	char text[1024];
+
+	(void)snprintf(text, sizeof text, GPUS, one_is_lost ? "lost" : "serving", one_is_lost ? "\"a thread hangs\"" : "null",
+		       one_is_lost ? 0 : 524288, one_is_lost ? 0 : 1);
+	(void)json_object_set_new(sample, "vram", json_loads(text, 0, NULL));
+	(void)json_object_set_new(stats, "vram_hits", json_integer(30 * n));
+	(void)json_object_set_new(stats, "vram_uploads", json_integer(6 * n));
+	(void)json_object_set_new(json_array_get(layers, 0), "vram", json_string("0.0..0"));
+	(void)json_object_set_new(json_array_get(layers, 1), "vram", json_string(one_is_lost ? "......" : "1....."));
+	cr_assert_not_null(json_object_get(sample, "vram"));
+	return sample;
+}

@@ -8,4 +8,7 @@
 /* The n-th of a made run, a second apart: two layers of 6 experts, two clients, a drive. A new reference. */
 json_t *top_sample_make(int n);
 
+/* The same of a manager with two GPUs, the second of which is lost, if so asked. A new reference. */
+json_t *top_sample_make_with_gpus(int n, int one_is_lost);
+
 #endif

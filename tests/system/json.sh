@@ -117,7 +117,7 @@ stop_manager || failed "$reason"
 # With a GPU, which the driver of the tests plays; nobody has it open.
 if [ -e "$build/tests/fakecuda/libcuda.so.1" ]; then
 	LD_LIBRARY_PATH=$build/tests/fakecuda start_manager $((checkpoint_bytes / 2)) --vram 64M --vram-reserve 32M || stop "$reason"
-	for words in status clients 'why 1 1' 'experts 0' experts 'set vram 32M'; do
+	for words in status clients 'why 1 1' 'experts 0' experts 'explain --seconds 0.1' 'set vram 32M'; do
 		# shellcheck disable=SC2086 # words
 		ask $words
 	done

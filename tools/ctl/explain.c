@@ -86,7 +86,8 @@ static json_t *describe(const struct explain_sample *before, const struct explai
 	double s = verdict->seconds;
 
 	return json_pack(
-		"{s:s, s:s, s:s, s:f, s:I, s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}",
+		"{s:s, s:s, s:s, s:f, s:I, s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, "
+		"s:o, s:o, s:o}",
 		"limit", explain_limit_name(verdict->limit), "why", verdict->why, "do", verdict->advice, "seconds", s, "clients",
 		(json_int_t)verdict->clients, "waiting", verdict->waiting, "waiting_double_ram",
 		verdict->double_ram < 0 ? json_null() : json_real(verdict->double_ram), "waiting_double_drive",
@@ -98,7 +99,8 @@ static json_t *describe(const struct explain_sample *before, const struct explai
 		(json_int_t)after->budget_bytes, "all_bytes", (json_int_t)after->all_bytes, "miss_share_now",
 		after->curve_known ? json_real(after->miss_share_now) : json_null(), "miss_share_double",
 		after->curve_known ? json_real(after->miss_share_double) : json_null(), "drives",
-		describe_drives(before, after, s));
+		describe_drives(before, after, s), "vram", verdict->vram[0] == '\0' ? json_null() : json_string(verdict->vram),
+		"vram_hits_s", rate((double)verdict->vram_hits, s), "vram_uploads_s", rate((double)verdict->vram_uploads, s));
 }
 
 static int judge(const struct verb_asker *asker, double seconds, struct explain_sample sample[2], json_t **ret_answer,
@@ -148,6 +150,18 @@ static void print_drive(FILE *out, struct fields *fields, const json_t *drive)
 		fields_number(fields, drive, "in_flight"), fields_string(fields, drive, "state"));
 }
 
+/* Only where it served something, or should have. */
+static void print_vram(FILE *out, struct fields *fields, const json_t *answer)
+{
+	double hits = fields_real(fields, answer, "vram_hits_s"), uploads = fields_real(fields, answer, "vram_uploads_s");
+	const char *wrong = json_string_value(json_object_get(answer, "vram"));
+
+	if (hits > 0 || uploads > 0)
+		fprintf(out, "vram       %.1f hits/s, %.1f uploads/s\n", hits, uploads);
+	if (wrong != NULL)
+		fprintf(out, "vram       %s\n", wrong);
+}
+
 static void print(FILE *out, struct fields *fields, const json_t *answer)
 {
 	const json_t *now = json_object_get(answer, "miss_share_now"), *twice = json_object_get(answer, "miss_share_double"), *drive;
@@ -171,6 +185,7 @@ static void print(FILE *out, struct fields *fields, const json_t *answer)
 	fprintf(out, "\ndrives     %.1f MB/s\n", fields_real(fields, answer, "bytes_s") / 1e6);
 	json_array_foreach (fields_array(fields, answer, "drives"), i, drive)
 		print_drive(out, fields, drive);
+	print_vram(out, fields, answer);
 }
 
 const struct verb verb_explain = {

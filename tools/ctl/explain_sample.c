@@ -3,6 +3,7 @@
 #include "tools/ctl/explain_sample.h"
 
 #include "tools/ctl/answer.h"
+#include "tools/ctl/explain_vram.h"
 #include "tools/ctl/fields.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ static void take_stats(struct fields *fields, const json_t *stats, struct explai
 	sample->loads_queued = fields_number(fields, stats, "loads_queued");
 	sample->felt_wait_s = fields_real(fields, stats, "felt_wait_s");
 	sample->service_s = fields_real(fields, stats, "service_s");
+	explain_vram_take_stats(fields, stats, &sample->vram);
 }
 
 static void take_clients(struct fields *fields, const json_t *answer, struct explain_sample *sample)
@@ -63,6 +65,20 @@ static void take_drives(struct fields *fields, const json_t *answer, struct expl
 	}
 }
 
+/* Those that memory was asked for, of which the curves are: what VRAM served is no part of them. */
+static double lookups_of(struct fields *fields, const json_t *model)
+{
+	const json_t *layers = json_object_get(model, "layers"), *layer;
+	double count = 0;
+	size_t i;
+
+	if (!json_is_array(layers))
+		return (double)fields_number(fields, model, "accesses");
+	json_array_foreach (layers, i, layer)
+		count += (double)fields_number(fields, fields_object(fields, layer, "reuse"), "accesses");
+	return count;
+}
+
 /* The mean over models that were looked up, by how often. */
 static void take_layers(struct fields *fields, const json_t *answer, struct explain_sample *sample)
 {
@@ -73,7 +89,7 @@ static void take_layers(struct fields *fields, const json_t *answer, struct expl
 	json_array_foreach (fields_array(fields, answer, "models"), i, model) {
 		const json_t *share_now = json_object_get(model, "even_miss_share_now");
 		const json_t *share_double = json_object_get(model, "even_miss_share_double");
-		double count = (double)fields_number(fields, model, "accesses");
+		double count = lookups_of(fields, model);
 
 		if (!json_is_number(share_now) || !json_is_number(share_double))
 			continue;
@@ -95,6 +111,7 @@ static void take_status(struct fields *fields, const json_t *answer, struct expl
 		sample->all_bytes += fields_number(fields, model, "payload_bytes_total");
 		sample->object_count += fields_number(fields, model, "objects");
 	}
+	explain_vram_take_status(fields, answer, &sample->vram);
 }
 
 int explain_sample_take(const struct verb_asker *asker, struct explain_sample *ret_sample, char message[CTL_MESSAGE_BYTES])

@@ -10,6 +10,7 @@
 #define EXPLAIN_CLIENTS_MAX 1024u /* as many as a manager has sessions; more are not looked at */
 #define EXPLAIN_DRIVES_MAX 64u
 #define EXPLAIN_NAME_BYTES 64u
+#define EXPLAIN_REASON_BYTES 256u
 
 struct explain_client {
 	uint64_t session, accesses;
@@ -21,6 +22,15 @@ struct explain_drive {
 	char state[16];
 	uint64_t bytes, reads, in_flight;
 	double read_s;
+};
+
+/* All zeros for a manager that was not to use GPUs, and for one of a release before them. */
+struct explain_vram {
+	int is_asked_for, is_on;
+	uint32_t device_count, lost_count;
+	char lost[EXPLAIN_NAME_BYTES];    /* the UUID of the first that is lost */
+	char reason[EXPLAIN_REASON_BYTES]; /* why it is; or why none is used */
+	uint64_t hits, uploads;
 };
 
 struct explain_sample {
@@ -35,6 +45,7 @@ struct explain_sample {
 	int curve_known;
 	double miss_share_now, miss_share_double;
 	uint64_t all_bytes, object_count; /* of every model that is served */
+	struct explain_vram vram;
 };
 
 /* 0, or -errno with a message. It asks stats last, so that its clock is the moment of the sample. */

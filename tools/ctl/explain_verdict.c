@@ -2,6 +2,7 @@
 /* See explain_verdict.h. */
 #include "tools/ctl/explain_verdict.h"
 
+#include "tools/ctl/explain_vram.h"
 #include "tools/ctl/format.h"
 
 #include <errno.h>
@@ -13,7 +14,8 @@ const char *explain_limit_name(enum explain_limit limit)
 	static const char *const names[] = {[EXPLAIN_IDLE] = "idle",
 					    [EXPLAIN_COMPUTE] = "compute",
 					    [EXPLAIN_DISK] = "disk",
-					    [EXPLAIN_CAPACITY] = "capacity"};
+					    [EXPLAIN_CAPACITY] = "capacity",
+					    [EXPLAIN_VRAM] = "vram"};
 
 	return names[limit];
 }
@@ -60,8 +62,16 @@ static void subtract(const struct explain_sample *before, const struct explain_s
 	verdict->loads = less(after->loads, before->loads);
 	verdict->bytes = less(after->bytes_read, before->bytes_read);
 	verdict->evictions = less(after->evictions, before->evictions);
+	verdict->vram_hits = less(after->vram.hits, before->vram.hits);
+	verdict->vram_uploads = less(after->vram.uploads, before->vram.uploads);
 	verdict->felt_wait_s = less_s(after->felt_wait_s, before->felt_wait_s);
 	verdict->service_s = less_s(after->service_s, before->service_s);
+}
+
+/* Nothing was missing in memory and nothing was read, so whoever waited did so for a copy in VRAM. */
+static int waits_for_vram(const struct explain_sample *after, const struct explain_verdict *verdict)
+{
+	return after->vram.is_on && verdict->misses == 0 && verdict->loads == 0 && after->loads_in_flight + after->loads_queued == 0;
 }
 
 /* Clients that ended meanwhile have waited, too, and stand in no list: then it was one of them at least. */
@@ -79,6 +89,8 @@ static void estimate(const struct explain_sample *after, struct explain_verdict 
 		left = after->miss_share_double / after->miss_share_now;
 	verdict->double_ram = left < 0 ? -1 : verdict->waiting * (left < 1 ? left : 1);
 	verdict->double_drive = verdict->waiting * EXPLAIN_DRIVE_FACTOR;
+	if (waits_for_vram(after, verdict))
+		verdict->double_ram = verdict->double_drive = verdict->waiting;
 }
 
 static int is_stuck(const struct explain_sample *after, const struct explain_verdict *verdict)
@@ -94,6 +106,8 @@ static enum explain_limit limit_of(const struct explain_sample *after, const str
 		return EXPLAIN_IDLE;
 	if (verdict->waiting < EXPLAIN_WAITING_MIN)
 		return EXPLAIN_COMPUTE;
+	if (waits_for_vram(after, verdict))
+		return EXPLAIN_VRAM;
 	if (verdict->double_ram >= 0 && verdict->double_ram <= verdict->double_drive)
 		return EXPLAIN_CAPACITY;
 	return EXPLAIN_DISK;
@@ -109,6 +123,17 @@ static void say_compute(const struct explain_sample *after, struct explain_verdi
 	(void)snprintf(verdict->advice, sizeof verdict->advice,
 		       "neither memory nor drives would bring more than %.1f %%: faster kernels, more threads or batches would",
 		       verdict->waiting * 100);
+}
+
+static void say_vram(struct explain_verdict *verdict)
+{
+	(void)snprintf(verdict->why, sizeof verdict->why,
+		       "clients waited %.0f %% of their time for experts to come into VRAM: none was missing in memory, and %" PRIu64
+		       " were copied",
+		       verdict->waiting * 100, verdict->vram_uploads);
+	(void)snprintf(verdict->advice, sizeof verdict->advice,
+		       "neither memory nor drives would bring anything: more VRAM would (cnrectl set vram SIZE), or engines that take the "
+		       "copy in memory and do not wait");
 }
 
 static void say_capacity(const struct explain_sample *after, struct explain_verdict *verdict)
@@ -187,6 +212,7 @@ int explain_judge(const struct explain_sample *before, const struct explain_samp
 	subtract(before, after, &verdict);
 	estimate(after, &verdict);
 	verdict.limit = limit_of(after, &verdict);
+	explain_vram_say(&after->vram, verdict.vram, sizeof verdict.vram);
 	switch (verdict.limit) {
 	case EXPLAIN_IDLE:
 		(void)snprintf(verdict.why, sizeof verdict.why, "nobody looked an expert up");
@@ -200,6 +226,9 @@ int explain_judge(const struct explain_sample *before, const struct explain_samp
 		break;
 	case EXPLAIN_DISK:
 		say_disk(before, after, &verdict);
+		break;
+	case EXPLAIN_VRAM:
+		say_vram(&verdict);
 		break;
 	}
 	*ret_verdict = verdict;

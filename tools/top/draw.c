@@ -25,7 +25,26 @@ static const char *share_text(double share, char text[FORMAT_BYTES])
 	return text;
 }
 
-static void draw_totals(struct grid *grid, const struct picture *picture, const struct ui *ui)
+/* Only of managers that were to use GPUs. The row behind. */
+static int draw_vram(struct grid *grid, int row, const struct picture_vram *vram)
+{
+	char text[5][FORMAT_BYTES];
+
+	if (vram->is_there && !vram->is_on)
+		grid_format(grid, row++, 0, GRID_ALERT, "vram     none: %s", vram->reason);
+	if (vram->is_there && vram->is_on)
+		grid_format(grid, row++, 0, GRID_PLAIN, "vram     %s of %s, %s experts; hits %s; %s uploads/s",
+			    format_bytes(vram->used_bytes, text[0]), format_bytes(vram->budget_bytes, text[1]),
+			    format_count(vram->experts, text[2]), share_text(vram->hit_share, text[3]),
+			    rate_text(vram->uploads_s, text[4]));
+	if (vram->lost_count > 0)
+		grid_format(grid, row++, 0, GRID_ALERT, "vram     %u of %u GPUs lost: GPU %llu: %s", vram->lost_count,
+			    vram->device_count, (unsigned long long)vram->lost_device, vram->reason);
+	return row;
+}
+
+/* The row behind. */
+static int draw_totals(struct grid *grid, const struct picture *picture, const struct ui *ui)
 {
 	char text[5][FORMAT_BYTES];
 
@@ -45,6 +64,7 @@ static void draw_totals(struct grid *grid, const struct picture *picture, const 
 		    rate_text(picture->passes_s, text[1]));
 	if (picture->interval_s <= 0)
 		grid_text(grid, 4, 40, GRID_DIM, "(rates with the next sample)");
+	return draw_vram(grid, 5, &picture->vram);
 }
 
 /* ---- clients ---- */
@@ -137,7 +157,8 @@ static void draw_help(struct grid *grid, int row)
 		"h, ?               this, and away again",
 		"q                  end",
 		"",
-		"In the map 0-9 are resident experts, 9 used most of all, 0 never;",
+		"In the map 0-9 are resident experts, 9 used most of all, 0 never, and",
+		"A-J the same of those in VRAM, whether or not RAM has them too;",
 		". is not resident and never used, - little used, ! hot and not resident,",
 		"* on its way. Felt wait is of all threads: 2 s a second is two that wait.",
 	};
@@ -152,13 +173,14 @@ void draw_screen(struct grid *grid, const struct picture *picture, const struct 
 {
 	int spare = grid->rows > 24 ? (grid->rows - 24) / 4 : 0, last = grid->rows - 1, row;
 
-	draw_totals(grid, picture, ui);
-	row = draw_clients(grid, 5, CLIENTS_ROWS + spare, picture, ui);
-	row = draw_drives(grid, row, DRIVES_ROWS + spare, picture);
-	if (ui->shows_help)
+	row = draw_totals(grid, picture, ui);
+	if (ui->shows_help) { /* in place of all the rest, so that it is in view as a whole */
 		draw_help(grid, row);
-	else
+	} else {
+		row = draw_clients(grid, row, CLIENTS_ROWS + spare, picture, ui);
+		row = draw_drives(grid, row, DRIVES_ROWS + spare, picture);
 		map_draw(grid, row, last - 1, picture, ui);
+	}
 	grid_fill_row(grid, last, note != NULL ? GRID_ALERT : GRID_TITLE);
 	for (int i = 0; i < grid->columns; i++)
 		grid_put(grid, last, i, note != NULL ? GRID_ALERT : GRID_TITLE, ' ');

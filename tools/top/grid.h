@@ -20,6 +20,8 @@ enum grid_style {
 	GRID_CURSOR,
 	GRID_HEAT_0,                      /* resident, by how much it is used: ten in a row */
 	GRID_HEAT_9 = GRID_HEAT_0 + 9,
+	GRID_VRAM_0,                      /* the same of what is in the memory of a GPU */
+	GRID_VRAM_9 = GRID_VRAM_0 + 9,
 	GRID_STYLES
 };
 

@@ -6,21 +6,29 @@
 #define ZOOM_MARGIN 7
 #define HOTTEST 8      /* of those that are not resident, named where a layer is zoomed into */
 
-/* One cell stands for experts first..first+count-1 of a layer: for the hottest of them, and resident if most are. */
+static int is_resident(const struct picture *picture, uint32_t expert)
+{
+	return picture->in_vram[expert] || picture->state[expert] == 'r';
+}
+
+/* One cell stands for experts first..first+count-1 of a layer: for the hottest of them, and in a tier if most are. */
 static void draw_cell(struct grid *grid, int row, int column, const struct picture *picture, uint32_t first, uint32_t count)
 {
-	uint32_t resident = 0, arriving = 0;
+	uint32_t resident = 0, arriving = 0, in_vram = 0;
 	int level = 0;
 
 	for (uint32_t i = first; i < first + count; i++) {
 		int one = picture_heat_level(picture, i);
 
 		level = one > level ? one : level;
-		resident += picture->state[i] == 'r';
-		arriving += picture->state[i] == 'l';
+		resident += (uint32_t)is_resident(picture, i);
+		in_vram += picture->in_vram[i];
+		arriving += picture->state[i] == 'l' && !picture->in_vram[i];
 	}
 	if (arriving > 0)
 		grid_put(grid, row, column, GRID_BOLD, '*');
+	else if (2 * in_vram >= count)
+		grid_put(grid, row, column, (enum grid_style)(GRID_VRAM_0 + level), (char)('A' + level));
 	else if (2 * resident >= count)
 		grid_put(grid, row, column, (enum grid_style)(GRID_HEAT_0 + level), (char)('0' + level));
 	else if (level > MAP_HOT)
@@ -43,8 +51,8 @@ static void draw_layer(struct grid *grid, int row, const struct picture *picture
 {
 	uint32_t experts = layer->experts;
 
-	grid_format(grid, row, 0, is_current ? GRID_CURSOR : GRID_PLAIN, "%c%4u %4u/%-4u", is_current ? '>' : ' ', layer->layer,
-		    layer->resident, experts);
+	grid_format(grid, row, 0, is_current ? GRID_CURSOR : GRID_PLAIN, picture->has_vram_map ? "%c%4u %4u+%-4u" : "%c%4u %4u/%-4u",
+		    is_current ? '>' : ' ', layer->layer, layer->resident, picture->has_vram_map ? layer->in_vram : experts);
 	if (!layer->has_map) {
 		grid_text(grid, row, MARGIN, GRID_DIM, "too many experts for one answer");
 		return;
@@ -59,11 +67,15 @@ static void draw_all(struct grid *grid, int first_row, int last_row, const struc
 	uint32_t columns = grid->columns > MARGIN ? (uint32_t)(grid->columns - MARGIN) : 1, experts = most_experts(picture);
 	uint32_t group = experts > columns ? (experts + columns - 1) / columns : 1;
 	uint32_t rows = last_row > first_row ? (uint32_t)(last_row - first_row) : 0, first = 0;
+	int column;
 
 	grid_fill_row(grid, first_row, GRID_TITLE);
-	grid_format(grid, first_row, 0, GRID_TITLE, "LAYER  RESIDENT EXPERTS");
+	if (picture->has_vram_map)
+		column = grid_format(grid, first_row, 0, GRID_TITLE, "LAYER  RAM+VRAM  OF %u EXPERTS", experts);
+	else
+		column = grid_text(grid, first_row, 0, GRID_TITLE, "LAYER  RESIDENT EXPERTS");
 	if (group > 1)
-		grid_format(grid, first_row, 25, GRID_TITLE, "(each sign %u of them)", group);
+		grid_format(grid, first_row, column + 2, GRID_TITLE, "(each sign %u of them)", group);
 	if (ui->cursor >= rows)
 		first = ui->cursor - rows + 1;
 	for (uint32_t i = 0; i < rows && first + i < picture->layer_count; i++)
@@ -80,7 +92,7 @@ static uint32_t find_hottest(const struct picture *picture, const struct picture
 	for (uint32_t i = 0; i < layer->experts; i++) {
 		uint32_t at = count;
 
-		if (picture->state[layer->first + i] == 'r' || picture->heat[layer->first + i] == 0)
+		if (is_resident(picture, layer->first + i) || picture->heat[layer->first + i] == 0)
 			continue;
 		while (at > 0 && picture->heat[layer->first + ret_expert[at - 1]] < picture->heat[layer->first + i])
 			at--;
@@ -110,8 +122,12 @@ static void draw_one(struct grid *grid, int first_row, int last_row, const struc
 	int row = first_row + 1;
 
 	grid_fill_row(grid, first_row, GRID_TITLE);
-	grid_format(grid, first_row, 0, GRID_TITLE, "LAYER %u: %u of %u experts resident", layer->layer, layer->resident,
-		    layer->experts);
+	if (picture->has_vram_map)
+		grid_format(grid, first_row, 0, GRID_TITLE, "LAYER %u: %u of %u experts in RAM, %u in VRAM", layer->layer,
+			    layer->resident, layer->experts, layer->in_vram);
+	else
+		grid_format(grid, first_row, 0, GRID_TITLE, "LAYER %u: %u of %u experts resident", layer->layer, layer->resident,
+			    layer->experts);
 	for (uint32_t i = 0; layer->has_map && i < layer->experts && row < last_row; i++) {
 		if (i % columns == 0 && i > 0)
 			row++;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The heat map: a row a layer, a character for one expert or for a few neighbours; or one layer expert by expert. A digit
- * is a resident expert, 0 never used to 9 used most; what is not resident is '.', '-' little used, '!' hot; '*' is on its way.
+ * is an expert in RAM, 0 never used to 9 used most, and A to J the same in the memory of a GPU, whether or not RAM has it too;
+ * what is in neither is '.', '-' little used, '!' hot; '*' is on its way into RAM.
  */
 #ifndef CNRE_TOOLS_TOP_MAP_H
 #define CNRE_TOOLS_TOP_MAP_H

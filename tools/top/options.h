@@ -5,7 +5,7 @@
 
 #define TOP_MESSAGE_BYTES 1024
 #define TOP_INTERVAL_S 1.0
-#define TOP_INTERVAL_MIN_S 0.2    /* a sample is four questions to the manager's core thread */
+#define TOP_INTERVAL_MIN_S 0.2    /* a sample is four questions or five to the manager's core thread */
 #define TOP_INTERVAL_MAX_S 3600.0
 #define TOP_ROWS_MIN 10
 #define TOP_ROWS_MAX 200

@@ -3,6 +3,7 @@
 #include "tools/top/picture.h"
 
 #include "tools/ctl/fields.h"
+#include "tools/top/picture_vram.h"
 
 #include <errno.h>
 #include <math.h>
@@ -124,7 +125,7 @@ static int take_map(const json_t *json, struct picture_layer *layer, struct pict
 			picture->heat_most = digits;
 	}
 	picture->expert_count += layer->experts;
-	return 0;
+	return picture_vram_take_map(json_object_get(json, "vram"), layer, picture);
 }
 
 static int take_layer(struct fields *fields, const json_t *json, struct picture *picture)
@@ -224,13 +225,15 @@ static void rate(struct picture *picture, const struct picture *before)
 		picture->tokens_s = less(picture->tokens, before->tokens) / picture->interval_s;
 		picture->passes_s = passes(picture, before) / picture->interval_s;
 	}
+	picture->vram.hit_share = share(less(picture->vram.hits, before->vram.hits), lookups);
+	picture->vram.uploads_s = less(picture->vram.uploads, before->vram.uploads) / picture->interval_s;
 	rate_clients(picture, before);
 	rate_drives(picture, before);
 }
 
 static void have_no_rates(struct picture *picture)
 {
-	picture->hit_share = -1;
+	picture->hit_share = picture->vram.hit_share = -1;
 	for (uint32_t i = 0; i < picture->client_count; i++)
 		picture->client[i].hit_share = -1;
 	for (uint32_t i = 0; i < picture->drive_count; i++)
@@ -246,6 +249,8 @@ int picture_fill(const json_t *sample, const struct picture *before, struct pict
 	take_clients(&fields, fields_object(&fields, sample, "clients"), ret_picture);
 	take_drives(&fields, fields_object(&fields, sample, "drives"), ret_picture);
 	take_experts(&fields, fields_object(&fields, sample, "experts"), ret_picture);
+	picture_vram_take(&fields, sample, &ret_picture->vram);
+	ret_picture->has_vram_map &= !ret_picture->vram.is_there || ret_picture->vram.is_on;
 	if (fields.missing != NULL || !isfinite(ret_picture->uptime_s)) {
 		(void)snprintf(message, TOP_MESSAGE_BYTES,
 			       "a sample has no usable field \"%s\": cnre-top and the manager are of different releases",

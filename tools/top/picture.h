@@ -31,8 +31,18 @@ struct picture_drive {
 	double bytes_s, read_s;           /* read_s < 0: nothing was read */
 };
 
+/* Of all GPUs. is_there 0: the manager has none, or is of a release before them; is_on 0: it was to have some, and has not. */
+struct picture_vram {
+	int is_there, is_on;
+	uint32_t device_count, lost_count;
+	uint64_t used_bytes, budget_bytes, experts, hits, uploads; /* of those that are not lost */
+	uint64_t lost_device;             /* the number of the first that is lost */
+	char reason[128];                 /* why; is_on 0: why there is none */
+	double hit_share, uploads_s;      /* hit_share: of all lookups; < 0: not known */
+};
+
 struct picture_layer {
-	uint32_t layer, experts, resident;
+	uint32_t layer, experts, resident, in_vram; /* resident: in RAM */
 	uint32_t first;                   /* of its experts in state and heat; has_map 0: they are not known */
 	int has_map;
 	uint64_t visits;
@@ -46,12 +56,14 @@ struct picture {
 	double felt_wait_s;
 	double lookups_s, hit_share, loads_s, bytes_s, wait_s, tokens_s, passes_s; /* hit_share < 0: not known */
 	uint32_t client_count, drive_count, layer_count, expert_count;
-	int truncated;
+	int truncated, has_vram_map;      /* has_vram_map: some layer says what is in VRAM */
+	struct picture_vram vram;
 	int heat_most;                    /* of all experts */
 	struct picture_client client[PICTURE_CLIENTS_MAX];
 	struct picture_drive drive[PICTURE_DRIVES_MAX];
 	struct picture_layer layer[PICTURE_LAYERS_MAX];
 	char state[PICTURE_EXPERTS_MAX];
+	unsigned char in_vram[PICTURE_EXPERTS_MAX];
 	unsigned char heat[PICTURE_EXPERTS_MAX]; /* 0..PICTURE_HEAT_MAX */
 };
 

@@ -2,7 +2,7 @@
 /*
  * See screen.h. Heat goes from dark blue over grey to yellow, which everybody can tell apart, whatever colours his eyes see,
  * and which gets brighter all the way, as a map without colours would. Where a terminal has 8 colours there are fewer steps, and
- * where it has none only bold; the digits are the same.
+ * where it has none only bold; the digits are the same. What is in VRAM is underlined, and is a letter whatever is shown of that.
  */
 #include "tools/top/screen.h"
 
@@ -59,6 +59,13 @@ void screen_size(int *ret_rows, int *ret_columns)
 	getmaxyx(stdscr, *ret_rows, *ret_columns);
 }
 
+static attr_t look_of_heat(unsigned level)
+{
+	if (has_palette > 0)
+		return (attr_t)COLOR_PAIR((int)level + 1);
+	return level >= 5 ? A_BOLD : A_NORMAL;
+}
+
 static attr_t look_of(unsigned style)
 {
 	switch (style) {
@@ -76,9 +83,9 @@ static attr_t look_of(unsigned style)
 	default:
 		break;
 	}
-	if (has_palette > 0)
-		return (attr_t)COLOR_PAIR((int)style - GRID_HEAT_0 + 1);
-	return style >= GRID_HEAT_0 + 5 ? A_BOLD : A_NORMAL;
+	if (style >= GRID_VRAM_0)
+		return look_of_heat(style - GRID_VRAM_0) | A_UNDERLINE;
+	return look_of_heat(style - GRID_HEAT_0);
 }
 
 void screen_show(const struct grid *grid)

@@ -80,6 +80,33 @@ static int add(const struct top_source *source, int connected, const char *verb,
 	return r;
 }
 
+/* Only a manager that was to use GPUs says of its layers what is there, and only that one is asked how they are. */
+static int has_gpus(const json_t *sample)
+{
+	const json_t *layer;
+	size_t i;
+
+	json_array_foreach (json_object_get(json_object_get(sample, "experts"), "layers"), i, layer)
+		if (json_object_get(layer, "vram") != NULL)
+			return 1;
+	return 0;
+}
+
+/* Of status only what is said of VRAM: the rest would make a recording large. */
+static int add_vram(const struct top_source *source, int connected, json_t *sample, char message[TOP_MESSAGE_BYTES])
+{
+	json_t *status = NULL, *vram;
+	int r = ask(source, connected, json_pack("{s:s}", "verb", "status"), &status, message);
+
+	if (r < 0)
+		return r;
+	vram = json_object_get(status, "vram");
+	if (vram != NULL && json_object_set(sample, "vram", vram) < 0)
+		r = -ENOMEM;
+	json_decref(status);
+	return r;
+}
+
 static int fill(struct top_source *source, int connected, uint32_t turn, json_t *sample, char message[TOP_MESSAGE_BYTES])
 {
 	static const char *const verbs[] = {"clients", "drives", "stats"};
@@ -89,6 +116,8 @@ static int fill(struct top_source *source, int connected, uint32_t turn, json_t 
 		r = add(source, connected, verbs[i], NULL, sample, message);
 	if (r == 0)
 		r = add(source, connected, "experts", model_of(source, turn), sample, message);
+	if (r == 0 && has_gpus(sample))
+		r = add_vram(source, connected, sample, message);
 	if (r < 0 && r != -EINTR)
 		source->model_count = 0; /* the next manager may serve others */
 	return r;

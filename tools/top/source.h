@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Samples of a running manager: four questions on one connection, which is made anew for each sample, so that a manager that
- * was restarted is found again. How a manager is found and asked is tools/ctl's.
+ * Samples of a running manager: four questions, five with GPUs, on one connection, which is made anew for each sample, so
+ * that a manager that was restarted is found again. How a manager is found and asked is tools/ctl's.
  */
 #ifndef CNRE_TOOLS_TOP_SOURCE_H
 #define CNRE_TOOLS_TOP_SOURCE_H
@@ -23,8 +23,8 @@ struct top_source {
 };
 
 /*
- * turn: which of the models, modulo their number. {"stats", "clients", "drives", "experts"}, each the manager's answer. 0 and a
- * new reference; -EINTR: stop_fd; or -errno with a message.
+ * turn: which of the models, modulo their number. {"stats", "clients", "drives", "experts"}, each the manager's answer, and
+ * "vram", as status has it, where GPUs were asked for. 0 and a new reference; -EINTR: stop_fd; or -errno with a message.
  */
 int top_source_take(struct top_source *source, uint32_t turn, json_t **ret_sample, char message[TOP_MESSAGE_BYTES]);
 
