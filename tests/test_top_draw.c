@@ -241,7 +241,7 @@ Test(top_draw, a_gpu_that_is_lost_and_vram_that_is_none_are_said_in_words)
 {
 	struct picture *picture = picture_of(top_sample_make_with_gpus(3, 0), top_sample_make_with_gpus(4, 1));
 	struct ui ui = {.sort = UI_SORT_WAIT};
-	json_t *sample = top_sample_make(4);
+	json_t *sample = top_sample_make(4), *layers = json_object_get(json_object_get(sample, "experts"), "layers");
 	const char *text = draw(picture, &ui, NULL, 24, 80);
 
 	expect(text, "\nvram     1.0 MiB of 2.0 MiB, 3 experts; hits 30.0 %; 6.0 uploads/s\n");
@@ -249,6 +249,7 @@ Test(top_draw, a_gpu_that_is_lost_and_vram_that_is_none_are_said_in_words)
 	free(picture);
 	(void)json_object_set_new(json_object_get(sample, "stats"), "vram_hits", json_integer(0));
 	(void)json_object_set_new(json_object_get(sample, "stats"), "vram_uploads", json_integer(0));
+	(void)json_object_set_new(json_array_get(layers, 0), "vram", json_string("......"));
 	(void)json_object_set_new(sample, "vram", json_pack("{s:s, s:s, s:[]}", "state", "none", "reason", "no driver", "devices"));
 	picture = picture_of(top_sample_make(3), sample);
 	text = draw(picture, &ui, NULL, 24, 80);
