@@ -222,7 +222,7 @@ Test(ctl_explain, a_gpu_that_is_lost_and_vram_that_is_none_are_said_whatever_the
 	(void)snprintf(after->vram.reason, sizeof after->vram.reason, "no driver");
 	verdict = judge(sample_at(10), after);
 	cr_expect_eq(verdict.limit, EXPLAIN_COMPUTE);
-	cr_expect_not_null(strstr(verdict.vram, "no GPU is used though --vram asks for it: no driver"), "%s", verdict.vram);
+	cr_expect_not_null(strstr(verdict.vram, "--vram is given and no GPU is used: no driver"), "%s", verdict.vram);
 	verdict = judge(sample_at(10), after_waits(0.5));
 	cr_expect_str_eq(verdict.vram, "", "without --vram nothing is missing");
 }

@@ -56,7 +56,6 @@ void explain_vram_say(const struct explain_vram *vram, char *text, size_t bytes)
 			       "then restart the manager",
 			       vram->lost_count, vram->device_count, vram->lost, vram->reason);
 	else if (vram->is_asked_for && !vram->is_on)
-		(void)snprintf(text, bytes, "no GPU is used though --vram asks for it: %s; put it right and restart the manager, or leave "
-			       "--vram out",
+		(void)snprintf(text, bytes, "--vram is given and no GPU is used: %s; if one should be, put it right and restart the manager",
 			       vram->reason);
 }

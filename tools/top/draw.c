@@ -31,7 +31,7 @@ static int draw_vram(struct grid *grid, int row, const struct picture_vram *vram
 	char text[5][FORMAT_BYTES];
 
 	if (vram->is_there && !vram->is_on)
-		grid_format(grid, row++, 0, GRID_ALERT, "vram     none: %s", vram->reason);
+		grid_format(grid, row++, 0, GRID_BOLD, "vram     none: %s", vram->reason);
 	if (vram->is_there && vram->is_on)
 		grid_format(grid, row++, 0, GRID_PLAIN, "vram     %s of %s, %s experts; hits %s; %s uploads/s",
 			    format_bytes(vram->used_bytes, text[0]), format_bytes(vram->budget_bytes, text[1]),
