@@ -184,6 +184,18 @@ begin loads --json && {
 		failed 'loads: a demand that nobody used'
 }
 
+# ---- leases: what comes and goes while it attaches is not held ----
+start_client
+echo 'turn 2 7' >&"${CLIENT[1]}"
+begin leases --json --threshold 0.9 && {
+	sleep 1.5
+	finish
+	holds 'leases that come and go' '.older == 0 and .leased <= 8'
+}
+read -r -t 30 -u "${CLIENT[0]}" answer
+[ "$answer" = 'turn 0' ] || failed "turn: $answer"
+end_client
+
 # ---- leases: who holds what, and from where ----
 begin leases --json --threshold 0.5 && {
 	start_client

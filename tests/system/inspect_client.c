@@ -3,6 +3,7 @@
  * A client that does what an inspector should notice, and says so. Commands on standard input, an answer line each:
  *
  *   hold LAYER EXPERT   takes a lease and keeps it: "hold RESULT"
+ *   turn LAYER SECONDS  for so long takes and releases eight experts in turn: "turn RESULT"
  *   read FILE OFF BYTES reads a file by itself, past the page cache: "read BYTES"
  *
  * usage: inspect_client MODEL SOCKET. Ends with standard input. Only what libcnre offers.
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HELD_MAX 64
@@ -42,13 +44,28 @@ static long long read_file(const char *path, long long off, long long bytes)
 	return got;
 }
 
+static int turn(struct cnre *client, unsigned layer, time_t seconds)
+{
+	time_t until = time(NULL) + seconds;
+	int r = 0;
+
+	for (uint32_t i = 0; r >= 0 && time(NULL) < until; i++) {
+		struct cnre_expert expert;
+
+		r = cnre_acquire(client, layer, i % 8, ACQUIRE_NS, &expert);
+		if (r >= 0)
+			r = cnre_release(client, &expert);
+	}
+	return r;
+}
+
 int main(int argc, char **argv)
 {
 	struct cnre_options options = {.size = sizeof options, .socket = argc > 2 ? argv[2] : NULL, .name = "holder"};
 	char line[512], path[256];
 	struct cnre *client = NULL;
 	long long off, bytes;
-	unsigned layer, expert;
+	unsigned layer, expert, seconds;
 	int r = argc > 2 ? cnre_attach(&client, argv[1], &options) : -1;
 
 	printf("attached %d\n", r);
@@ -59,6 +76,8 @@ int main(int argc, char **argv)
 
 			held_count += result >= 0;
 			printf("hold %d\n", result);
+		} else if (sscanf(line, "turn %u %u", &layer, &seconds) == 2) {
+			printf("turn %d\n", turn(client, layer, (time_t)seconds));
 		} else if (sscanf(line, "read %255s %lld %lld", path, &off, &bytes) == 3) {
 			printf("read %lld\n", read_file(path, off, bytes));
 		} else {

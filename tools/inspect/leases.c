@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Attached in this order, while the client runs: a lease whose end would not be seen would be held for ever. */
 static const struct inspect_probe probes[] = {
-	{IN_LIBRARY, PROGRAMS_ON_LEASE_TAKEN, "lease_taken", EVENT_KINDS, 0},
 	{IN_LIBRARY, PROGRAMS_ON_LEASE_RELEASED, "lease_released", EVENT_KINDS, 0},
+	{IN_LIBRARY, PROGRAMS_ON_LEASE_TAKEN, "lease_taken", EVENT_KINDS, 0},
 	{.name = NULL},
 };
 
