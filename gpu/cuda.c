@@ -138,7 +138,7 @@ static int load(void)
 	int r, count = 0;
 
 	if (library == NULL)
-		return cnre_message(load_message, sizeof load_message, -ENODEV, "no CUDA driver: %.180s", dlerror());
+		return cnre_message(load_message, sizeof load_message, -ENODEV, "no CUDA driver: %.120s: install NVIDIA's, or give the container its libcuda.so.1 and devices", dlerror());
 	r = look_up(library);
 	if (r < 0)
 		return r;
