@@ -318,7 +318,7 @@ static void print(FILE *out, struct fields *fields, const json_t *status)
 const struct verb verb_status = {
 	.name = "status",
 	.arguments = "",
-	.summary = "health, models, memory budget and what binds it, loader, prefixes, settings",
+	.summary = "health, models, memory budget and what binds it, loader, prefixes, GPUs, settings",
 	.request = verb_request_bare,
 	.print = print,
 };
