@@ -91,12 +91,6 @@ static int create_tier(struct vram *vram)
 	return r;
 }
 
-/* 1: of what this manager was asked for, only the size stands in the way of a start without GPUs. */
-static int would_go_without(const struct vram *vram, const struct vram_request *request)
-{
-	return !vram->manager->adopted && !request->is_auto && request->uuid_count == 0;
-}
-
 static int open_gpu(struct vram *vram, const struct vram_request *request, char message[VRAM_MESSAGE_BYTES])
 {
 	struct gpu_setup setup = {
@@ -109,7 +103,7 @@ static int open_gpu(struct vram *vram, const struct vram_request *request, char 
 
 	if (r < 0)
 		return cnre_message(message, VRAM_MESSAGE_BYTES, r, "--vram: %.200s%s", why,
-				    r == -ENODEV && would_go_without(vram, request) ? "; --vram auto starts without" : "");
+				    vram->manager->adopted ? "" : vram_settings_hint(request, r));
 	vram->device_count = gpu_count(vram->gpu);
 	vram->pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	if (vram->pidfd < 0)

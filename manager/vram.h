@@ -36,6 +36,9 @@ struct vram_request {
 	char text[1024];
 };
 int vram_settings_parse(const struct settings *settings, struct vram_request *ret_request, char message[VRAM_MESSAGE_BYTES]);
+
+/* What to do where GPUs do not open for `error`, to be put behind the reason; "" where nothing else would start. */
+const char *vram_settings_hint(const struct vram_request *request, int error);
 /* Of the machine's memory, for uploads: the experts' budget leaves it alone. */
 uint64_t vram_claim_bytes(const struct settings *settings);
 /* What was set and has no effect, as a line for people; NULL: nothing. */

@@ -60,7 +60,7 @@ int vram_check(const struct settings *settings, void (*say)(const char *line))
 		return 0;
 	}
 	if (r < 0) {
-		cnre_log(CNRE_LOG_ERROR, "--vram: %s", why);
+		cnre_log(CNRE_LOG_ERROR, "--vram: %s%s", why, vram_settings_hint(&request, r));
 		return r;
 	}
 	for (uint32_t i = 0; i < gpu_count(gpu); i++)

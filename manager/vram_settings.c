@@ -51,6 +51,11 @@ static int parse_devices(const char *list, struct vram_request *request, char me
 	return 0;
 }
 
+const char *vram_settings_hint(const struct vram_request *request, int error)
+{
+	return error == -ENODEV && !request->is_auto && request->uuid_count == 0 ? "; --vram auto starts without" : "";
+}
+
 int vram_settings_parse(const struct settings *settings, struct vram_request *ret_request, char message[VRAM_MESSAGE_BYTES])
 {
 	memset(ret_request, 0, sizeof *ret_request);

@@ -33,4 +33,21 @@ for kind in check bench; do
 	[ $status = 77 ] || complain "make $kind-gpu with a driver that cannot be used: $status and not 77"
 	[[ $answer == *'too old'*"$kind-gpu: skipped: "* ]] || complain "make $kind-gpu does not say why it skips: $answer"
 done
+
+# A manager that is asked for a size says why it does not start, and what would; with auto it goes on in RAM.
+"$build/cnre-gen" --family olmoe --out "$work/model" --layers 2 --experts 8 --top-k 2 --hidden 64 --intermediate 64 --vocab 128 --seed 1 \
+	>/dev/null || complain 'no checkpoint'
+manager=("$build/cnre-managerd" --model "$work/model" --ram 1M --socket "$work/socket")
+for size in 0 1G; do
+	for check in '' --check; do
+		# shellcheck disable=SC2086 # one word, or none
+		answer=$(LD_LIBRARY_PATH=$(realpath "$build/tests/oldcuda") timeout -k 5 60 "${manager[@]}" --vram $size $check 2>&1 </dev/null)
+		status=$?
+		[ $status = 1 ] || complain "--vram $size $check with a driver that cannot be used: $status"
+		[[ $answer == *'--vram: '*'too old'*'; --vram auto starts without'* ]] || complain "--vram $size $check: $answer"
+	done
+done
+answer=$(LD_LIBRARY_PATH=$(realpath "$build/tests/oldcuda") timeout -k 5 60 "${manager[@]}" --vram auto --check 2>&1 </dev/null) ||
+	complain "--vram auto with a driver that cannot be used: $?"
+[[ $answer == *'vram     none: '*'too old'* && $answer != *'starts without'* ]] || complain "--vram auto: $answer"
 exit $failed
