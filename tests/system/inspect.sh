@@ -390,19 +390,24 @@ semaphore() # probe
 }
 clean() # when
 {
-	[ "$(attached)" = "$programs_before" ] || failed "$1: programs are still in the kernel"
+	[ "$(attached)" -le "$programs_before" ] || failed "$1: programs are still in the kernel"
 	[ "$(events)" = "$events_before" ] || failed "$1: events in tracefs"
 	[ -z "$(find /sys/fs/bpf -mindepth 1 -name '*inspect*' 2>/dev/null)" ] || failed "$1: something is pinned"
 	[ "$(semaphore load_start)" = 0 ] || failed "$1: the semaphore of load_start is $(semaphore load_start)"
 }
 events_before=$(events)
-programs_before=$(attached)
+# The kernel lets go of programs a while after their process; those of an inspector beside this test may stay.
+for ((i = 0; i < 50; i++)); do
+	programs_before=$(attached)
+	[ "$programs_before" != 0 ] || break
+	sleep 0.1
+done
 clean 'before'
 begin loads && {
 	[ "$(semaphore load_start)" = 1 ] || failed "while it runs the semaphore of load_start is $(semaphore load_start)"
 	[ "$(attached)" -gt "$programs_before" ] || failed 'while it runs there are no programs in the kernel'
 	finish
-	await 10 'the end of the programs' eval '[ "$(attached)" = "$programs_before" ]'
+	await 10 'the end of the programs' eval '[ "$(attached)" -le "$programs_before" ]'
 	clean 'after its end'
 }
 for verb in io leases loads; do
@@ -410,7 +415,7 @@ for verb in io leases loads; do
 	kill -KILL "$(pgrep -P "$inspector")"
 	wait "$inspector" 2>/dev/null
 	inspector=
-	await 10 "the end of the programs of $verb" eval '[ "$(attached)" = "$programs_before" ] && [ "$(semaphore load_start)" = 0 ]'
+	await 10 "the end of the programs of $verb" eval '[ "$(attached)" -le "$programs_before" ] && [ "$(semaphore load_start)" = 0 ]'
 	clean "killed: $verb"
 done
 stop_manager || failed "$reason"
