@@ -64,7 +64,7 @@ run_sanitized() # seconds log command...
 	shift 2
 	rm -f "$log".sanitizer.*
 	ASAN_OPTIONS="log_path=$(realpath "$logs")/$(basename "$log").sanitizer:detect_leaks=1:abort_on_error=0" UBSAN_OPTIONS=print_stacktrace=1 \
-		limited "$seconds" "$log" "$@"
+		LSAN_OPTIONS="suppressions=$(realpath tests/lsan.supp):print_suppressions=0" limited "$seconds" "$log" "$@"
 }
 
 # A command that passes with 0, is skipped with 77 (its last line says why), and fails otherwise.

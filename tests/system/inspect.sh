@@ -118,7 +118,11 @@ else
 fi
 
 # ---- who goes past the manager is named while it does ----
-${CC:-gcc} -std=c11 -D_GNU_SOURCE -O1 -fno-omit-frame-pointer -Iclient -o "$work/client" tests/system/inspect_client.c -L"$build" -lcnre -Wl,-rpath,"$build" ||
+# With the library's sanitizer, where it has one: it must come first in a process.
+sanitizer=''
+! readelf -Ws --dyn-syms "$build/libcnre.so" | grep -q __asan_init || sanitizer=-fsanitize=address,undefined
+# shellcheck disable=SC2086 # one word or none
+${CC:-gcc} -std=c11 -D_GNU_SOURCE -O1 -fno-omit-frame-pointer $sanitizer -Iclient -o "$work/client" tests/system/inspect_client.c -L"$build" -lcnre -Wl,-rpath,"$build" ||
 	stop 'the client of the test does not build'
 shard=$(ls "$checkpoint"/*.safetensors | head -n 1)
 middle=$(($(stat -c %s "$shard") / 2 >> 20 << 20))
