@@ -486,8 +486,8 @@ man_pages := $(wildcard doc/man/*.[1-8])
 man_page_at = $(mandir)/man$(subst .,,$(suffix $(1)))/$(notdir $(1))
 # They lie in one folder there, so links between them lose theirs.
 documents := README.md LICENSE $(addprefix doc/,design.md shared-memory.md protocol.md families.md cnre-top.txt failures.md measured.md integrating.md family.ini) \
-	systemd/managerd.conf systemd/hugepages.conf
-unfolder := sed -E 's@\]\((doc|\.\.)/@](@g'
+	$(addprefix doc/experiments/,policies.md policy-end-to-end.md) systemd/managerd.conf systemd/hugepages.conf
+unfolder := sed -E 's@\]\((doc/experiments|experiments|doc|\.\.)/@](@g'
 installed_man := $(foreach m,$(man_pages) cnre-counters.7,$(call man_page_at,$(m)))
 have_systemd = $(if $(WITH_SYSTEMD),$(filter yes,$(WITH_SYSTEMD)),$(shell $(PKG_CONFIG) --exists systemd 2>/dev/null && echo yes))
 substitute = sed -e 's|@VERSION@|$(VERSION)|g' -e 's|@prefix@|$(prefix)|g' -e 's|@libdir@|$(libdir)|g' \
