@@ -2,7 +2,8 @@
 /*
  * Sessions: one per attached client and model. A session begins with HELLO and ends with DETACH or with the death of
  * the process (its pidfd), never by time (R11). A socket that hung up while the process lives makes it "disconnected":
- * leases and reservation stay. Ending is O(1) for the core thread; summing up and unmapping is a worker's job.
+ * leases and reservation stay. Ending is O(1) for the core thread; summing up and unmapping is a worker's job. But for who had
+ * VRAM open: what it did there is added up at once, a word for each object and device (vram_session.c).
  */
 #ifndef CNRE_MANAGER_SESSION_H
 #define CNRE_MANAGER_SESSION_H
