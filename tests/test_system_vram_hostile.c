@@ -166,6 +166,39 @@ Test(system_vram_hostile, who_does_not_read_gets_descriptors_once)
 	world_close(&world);
 }
 
+static int is_prefetched(void *context)
+{
+	static const uint32_t expert = 5;
+	uint8_t tier = CNRE_ABSENT;
+
+	return cnre_resident(context, 2, &expert, 1, &tier) == 0 && tier == CNRE_RAM;
+}
+
+static int is_used(void *context)
+{
+	return world_stat(context, "prefetches_used") == 1;
+}
+
+/* Else RAM's policy would not hear of what it uses there, and its own lookups would spoil the account of everybody's. */
+Test(system_vram_hostile, who_has_no_device_open_has_no_hits_there)
+{
+	static const uint32_t expert = 5;
+	struct world world;
+	struct vram_raw raw;
+	struct cnre *client;
+
+	begin(&world, NULL);
+	client = world_attach(&world, 0);
+	cr_assert_eq(vram_raw_attach(&raw, world.socket, world.model, 0), 0);
+	cr_assert_eq(cnre_prefetch(client, 2, &expert, 1), 1);
+	cr_assert(world_wait_until(is_prefetched, client, 20));
+	vram_raw_log(&raw, CNRE_LOG_ACCESS, CNRE_LOG_HIT | CNRE_LOG_VRAM_WANTED | CNRE_LOG_VRAM_HIT, 2 * EXPERTS + expert);
+	cr_expect(world_wait_until(is_used, &world, 20), "%llu", (unsigned long long)world_stat(&world, "prefetches_used"));
+	vram_raw_close(&raw);
+	cnre_detach(client);
+	world_close(&world);
+}
+
 static void few_descriptors(void)
 {
 	const struct rlimit limit = {.rlim_cur = 96, .rlim_max = 96};
